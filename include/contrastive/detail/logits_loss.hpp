@@ -1,0 +1,93 @@
+// The losses over logits that the caller computed: checks, then the rule.
+#ifndef CONTRASTIVE_DETAIL_LOGITS_LOSS_HPP
+#define CONTRASTIVE_DETAIL_LOGITS_LOSS_HPP
+
+#include "checks.hpp"
+#include "option_checks.hpp"
+#include "sigmoid_rule.hpp"
+#include "symmetric_rule.hpp"
+
+namespace contrastive::detail {
+
+/// Made, it has checked its arguments; then one of the rules is run, once.
+template <class T>
+class LogitsLoss {
+ public:
+  using W = Wide<T>;
+
+  LogitsLoss(const char* function, const View<const T>& s, const SoftmaxOptions& options,
+             Workspace& workspace)
+      : LogitsLoss(function, s, workspace) {
+    refuse_similarity(function, options);
+    refuse_negative_options(function, options);
+    take_options(function, s, options);
+    check_contents(function, s, 1);
+  }
+
+  LogitsLoss(const char* function, const View<const T>& s, double bias,
+             const SigLipOptions& options, Workspace& workspace)
+      : LogitsLoss(function, s, workspace) {
+    check_finite(function, "bias", bias);
+    refuse_similarity(function, options);
+    take_options(function, s, options);
+    bias_ = bias;
+    check_contents(function, s, s.cols);
+  }
+
+  LogitsLoss(const LogitsLoss&) = delete;
+  LogitsLoss& operator=(const LogitsLoss&) = delete;
+
+  /// The gradient is written to `ds`, times `sign`, by the rule that is run afterwards.
+  void gradient_to(const View<T>& ds, T sign = 1) {
+    gradient_ = true;
+    logits_.gradient_to(ds, sign);
+  }
+
+  [[nodiscard]] W info_nce() {
+    return row_rule(logits_, static_cast<const OwnNegatives<T>*>(nullptr), excluded_, weights_,
+                    gradient_, strip(), scratch_);
+  }
+
+  [[nodiscard]] W clip() {
+    SymmetricRule<T, GivenLogits<T>> rule(logits_, excluded_, weights_, gradient_, scratch_);
+    const W loss = rule.loss();
+    if (gradient_) rule.gradient();
+    return loss;
+  }
+
+  [[nodiscard]] SigmoidSums<W> siglip() {
+    return sigmoid_rule(logits_, excluded_, weights_, bias_, gradient_, strip(), scratch_);
+  }
+
+ private:
+  LogitsLoss(const char* function, const View<const T>& s, Workspace& workspace)
+      : scratch_(workspace), logits_(s) {
+    check_square(function, "S", s);
+    check_not_empty(function, "S", s);
+  }
+
+  template <class Options>
+  void take_options(const char* function, const View<const T>& s, const Options& options) {
+    check_pair_options(function, options, s.rows, "S");
+    excluded_ = Exclusions(options.query_ids, options.pos_ids, {}, s.rows, scratch_);
+    weights_ = MeanWeights<W>(options.weights, s.rows);
+  }
+
+  void check_contents(const char* function, const View<const T>& s, Index terms) {
+    check_finite(function, "S", s);
+    check_logits(function, s, largest_logit<T>(terms) - W(std::fabs(bias_)));
+  }
+
+  T* strip() { return scratch_.template take<T>(logits_.plan().strip_size()); }
+
+  Scratch scratch_;
+  GivenLogits<T> logits_;
+  Exclusions excluded_{};
+  MeanWeights<W> weights_{};
+  double bias_ = 0;
+  bool gradient_ = false;
+};
+
+}  // namespace contrastive::detail
+
+#endif  // CONTRASTIVE_DETAIL_LOGITS_LOSS_HPP

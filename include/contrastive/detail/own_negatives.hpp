@@ -1,0 +1,119 @@
+// Extra negatives of which each belongs to one query: dot products of a row with its own few rows.
+#ifndef CONTRASTIVE_DETAIL_OWN_NEGATIVES_HPP
+#define CONTRASTIVE_DETAIL_OWN_NEGATIVES_HPP
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "error.hpp"
+#include "logits.hpp"
+#include "softmax.hpp"
+
+namespace contrastive::detail {
+
+template <class T>
+class OwnNegatives {
+ public:
+  using W = Wide<T>;
+
+  OwnNegatives() = default;
+
+  OwnNegatives(const View<const T>& n, Index batch, const SoftmaxOptions& options, Scratch& scratch)
+      : negatives_(Side<T>::Role::own, n, {}, options.similarity, scratch),
+        batch_(batch),
+        offsets_(options.neg_offsets),
+        pos_ids_(options.pos_ids),
+        neg_ids_(options.neg_ids) {}
+
+  [[nodiscard]] bool empty() const { return negatives_.rows() == 0; }
+  /// `queries` are packed already, X̂ among it.
+  void pack(const EmbeddingLogits<T>& queries, bool gradient, Scratch& scratch) {
+    queries_ = &queries;
+    negatives_.pack(W(1), true, gradient, scratch);
+    logits_ = scratch.take<T>(negatives_.rows());
+  }
+
+  /// Refuses logits beyond `limit` in magnitude, as check_logits() does.
+  void check(const char* function, W limit) const {
+    const W bound = queries_->scale() * queries_->x().largest_norm() * negatives_.largest_norm();
+    if (bound <= limit) return;
+    for (Index i = 0; i < batch_; ++i)
+      for (Index m = begin(i); m < end(i); ++m)
+        if (!(std::fabs(logit(i, m)) <= limit))
+          refuse_overflow(function, "the logit of row " + number(i) + " and its negative, row "
+                                        + number(m) + " of N, overflows the scalar type");
+  }
+
+  /// Rows begin(i) .. end(i) - 1 of N are query i's.
+  [[nodiscard]] Index begin(Index i) const {
+    return offsets_.empty() ? i * (negatives_.rows() / batch_) : Index(offsets_[i]);
+  }
+  [[nodiscard]] Index end(Index i) const { return begin(i + 1); }
+
+  /// s_im = scale q̂_i . n̂_m
+  [[nodiscard]] W logit(Index i, Index m) const {
+    const Side<T>& queries = queries_->x();
+    constexpr Index width = Side<T>::width;
+    W lanes[std::size_t(width)] = {};
+    for (Index panel = 0; panel < queries.panels(); ++panel)
+      for (Index l = 0; l < width; ++l)
+        lanes[l] += W(queries.natural(panel, i)[l]) * W(negatives_.natural(panel, m)[l]);
+    W sum = 0;
+    for (const W lane : lanes) sum += lane;
+    return queries_->scale() * sum;
+  }
+
+  /// Keeps e^(s_im - largest) of query i's negatives, and returns largest and sum.
+  ExpSum<W> exponentials(Index i) const {
+    ExpSum<W> sum;
+    for (Index m = begin(i); m < end(i); ++m) {
+      const bool excluded = !neg_ids_.empty() && neg_ids_[m] == pos_ids_[i];
+      logits_[m] = excluded ? minus_infinity<T> : T(logit(i, m));
+      sum.largest = (std::max)(sum.largest, W(logits_[m]));
+    }
+    for (Index m = begin(i); m < end(i); ++m) {
+      const W e = logits_[m] == minus_infinity<T> ? W(0) : std::exp(W(logits_[m]) - sum.largest);
+      logits_[m] = T(e);
+      sum.sum += e;
+    }
+    return sum;
+  }
+
+  /// Makes G of the exponentials.
+  void scale_row(Index i, W factor) const {
+    for (Index m = begin(i); m < end(i); ++m) logits_[m] = T(factor * W(logits_[m]));
+  }
+
+  /// dn̂_m = G_im q̂_i, and dq̂_i += G_im n̂_m.
+  void backward(Index i) const {
+    constexpr Index width = Side<T>::width;
+    const Side<T>& queries = queries_->x();
+    for (Index m = begin(i); m < end(i); ++m) {
+      const T g = logits_[m];
+      for (Index panel = 0; panel < queries.panels(); ++panel) {
+        const T* q = queries.natural(panel, i);
+        const T* n = negatives_.natural(panel, m);
+        T* dq = queries.gradient(panel, i);
+        T* dn = negatives_.gradient(panel, m);
+        for (Index l = 0; l < width; ++l) dn[l] = g * q[l];
+        for (Index l = 0; l < width; ++l) dq[l] += g * n[l];
+      }
+    }
+  }
+
+  void unpack(const View<T>& dn) const { negatives_.unpack(queries_->scale(), dn, {}); }
+
+ private:
+  Side<T> negatives_{};
+  const EmbeddingLogits<T>* queries_ = nullptr;
+  Index batch_ = 1;
+  List<std::int64_t> offsets_{};
+  List<std::int64_t> pos_ids_{};
+  List<std::int64_t> neg_ids_{};
+  T* logits_ = nullptr;
+};
+
+}  // namespace contrastive::detail
+
+#endif  // CONTRASTIVE_DETAIL_OWN_NEGATIVES_HPP

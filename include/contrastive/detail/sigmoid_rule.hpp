@@ -1,0 +1,97 @@
+// The rule of the sigmoid loss: every entry of the logits is a binary problem of its own.
+//
+//     x_ij = s_ij + bias            z_ij = 1 where i = j, else -1
+//     L    = sum_i w_i sum_j softplus(-z_ij x_ij)
+//     G_ij = w_i σ(x_ij)  off the diagonal,  G_ii = -w_i σ(-x_ii)
+#ifndef CONTRASTIVE_DETAIL_SIGMOID_RULE_HPP
+#define CONTRASTIVE_DETAIL_SIGMOID_RULE_HPP
+
+#include <cmath>
+
+#include "row_rule.hpp"
+
+namespace contrastive::detail {
+
+template <class W>
+struct SigmoidSums {
+  W loss = 0;
+  W d_bias = 0;  ///< sum_ij G_ij
+};
+
+/// log(1 + e^x) without overflow, and with all digits where it is tiny.
+template <class W>
+W softplus(W x) {
+  return (std::max)(x, W(0)) + std::log1p(std::exp(-std::fabs(x)));
+}
+
+/// 1 / (1 + e^-x)
+template <class W>
+W sigmoid(W x) {
+  const W e = std::exp(-std::fabs(x));
+  return (x >= 0 ? W(1) : e) / (1 + e);
+}
+
+template <class T, class Logits>
+SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
+                                  const MeanWeights<Wide<T>>& weights, double bias, bool gradient,
+                                  T* strip_data, Scratch& scratch) {
+  using W = Wide<T>;
+  using Lanes = Eigen::Array<T, Kernel<T>::chunk, 1>;
+  constexpr Index kRowBlock = 60;
+  const StripPlan<T>& plan = logits.plan();
+  const double work = plan.strip_work(logits.depth());
+  // Of each chunk and row of a strip.
+  SigmoidSums<W>* parts = scratch.take<SigmoidSums<W>>(plan.chunks() * plan.strip_rows);
+  SigmoidSums<W> total;
+
+  for (Index index = 0; index < plan.strips(); ++index) {
+    const Strip<T> strip = plan.strip(index, strip_data);
+    parallel_for(plan.chunks(), work, [&](Index c) {
+      logits.fill(strip, c);
+      const Index begin = c * plan.chunk, end = plan.chunk_end(c);
+      for (Index r = 0; r < strip.rows; ++r) {
+        const Index i = strip.first + r;
+        T* s = strip.at(r, begin);
+        const bool has_positive = begin <= i && i < end;
+        const W positive = has_positive ? W(s[i - begin]) + W(bias) : W(0);
+        hide_excluded(excluded, plan, i, c, s);
+
+        ChunkRow<T> row(s);
+        const Lanes x = row + T(bias);
+        const Lanes e = exp_or_zero(-x.abs());
+        const W w = weights[i];
+        SigmoidSums<W>& part = parts[c * plan.strip_rows + r];
+        // softplus(x) and σ(x); both are 0 at -inf.
+        part.loss = W((x.max(T(0)) + e.log1p()).sum());
+        row = exp_or_zero(x.min(T(0))) / (T(1) + e);
+        part.d_bias = W(row.sum());
+        if (gradient) row *= T(w);
+        if (has_positive) {
+          part.loss += softplus(-positive);
+          part.d_bias -= sigmoid(-positive);
+          s[i - begin] = T(-w * sigmoid(-positive));
+        }
+      }
+      if (gradient) logits.add_right(strip, c);
+    });
+    for (Index r = 0; r < strip.rows; ++r) {
+      SigmoidSums<W> row;
+      for (Index c = 0; c < plan.chunks(); ++c) {
+        row.loss += parts[c * plan.strip_rows + r].loss;
+        row.d_bias += parts[c * plan.strip_rows + r].d_bias;
+      }
+      total.loss += weights[strip.first + r] * row.loss;
+      total.d_bias += weights[strip.first + r] * row.d_bias;
+    }
+    if (!gradient) continue;
+    parallel_for((strip.rows + kRowBlock - 1) / kRowBlock, work, [&](Index block) {
+      const Index begin = block * kRowBlock;
+      logits.set_left(strip, begin, (std::min)(begin + kRowBlock, strip.rows));
+    });
+  }
+  return total;
+}
+
+}  // namespace contrastive::detail
+
+#endif  // CONTRASTIVE_DETAIL_SIGMOID_RULE_HPP

@@ -1,0 +1,70 @@
+// How the matrix of logits is walked: strip by strip of rows, each strip in tiles of columns.
+#ifndef CONTRASTIVE_DETAIL_STRIPS_HPP
+#define CONTRASTIVE_DETAIL_STRIPS_HPP
+
+#include <Eigen/Core>
+#include <algorithm>
+
+#include "kernel.hpp"
+
+namespace contrastive::detail {
+
+/// Rows first .. first + rows - 1 of the logits. Tiles of Kernel<T>::tile columns follow one
+/// another; within a tile rows are contiguous.
+template <class T>
+struct Strip {
+  static constexpr Index tile = Kernel<T>::tile;
+
+  T* data = nullptr;
+  Index first = 0;
+  Index rows = 0;
+  Index capacity = 0;  ///< rows that there is room for, a multiple of the kernel's height
+
+  [[nodiscard]] T* at(Index row, Index column) const {
+    return data + column / tile * tile * capacity + row * tile + column % tile;
+  }
+};
+
+/// A chunk's part of one row of logits.
+template <class T>
+using ChunkRow = Eigen::Map<Eigen::Array<T, Kernel<T>::chunk, 1>, Eigen::AlignedMax>;
+
+/// Which strips and chunks a matrix of rows x cols logits is cut into.
+template <class T>
+struct StripPlan {
+  static constexpr Index chunk = Kernel<T>::chunk;
+  static constexpr Index strip_limit = Index{32} << 20;  // bytes
+
+  Index rows = 0;
+  Index cols = 0;
+  Index strip_rows = 0;  ///< what is high enough to reuse operands, but at most 32 MiB
+
+  StripPlan() = default;
+  StripPlan(Index row_count, Index col_count) : rows(row_count), cols(col_count) {
+    constexpr Index height = Kernel<T>::height;
+    const Index row_bytes = round_up(cols, Kernel<T>::tile) * Index(sizeof(T));
+    const Index fitting = strip_limit / row_bytes / height * height;
+    strip_rows = (std::min)({(std::max)(fitting, height), round_up(rows, height), Index{240}});
+  }
+
+  [[nodiscard]] Index strips() const { return (rows + strip_rows - 1) / strip_rows; }
+  [[nodiscard]] Index chunks() const { return (cols + chunk - 1) / chunk; }
+  /// Entries of one strip in memory.
+  [[nodiscard]] Index strip_size() const { return strip_rows * round_up(cols, Kernel<T>::tile); }
+
+  [[nodiscard]] Strip<T> strip(Index index, T* data) const {
+    const Index first = index * strip_rows;
+    return {data, first, (std::min)(strip_rows, rows - first), strip_rows};
+  }
+  /// One past the last column of a chunk.
+  [[nodiscard]] Index chunk_end(Index c) const { return (std::min)((c + 1) * chunk, cols); }
+
+  /// Multiplications of a product over one strip, to decide about threads.
+  [[nodiscard]] double strip_work(Index depth) const {
+    return double(strip_rows) * double(cols) * double(depth);
+  }
+};
+
+}  // namespace contrastive::detail
+
+#endif  // CONTRASTIVE_DETAIL_STRIPS_HPP

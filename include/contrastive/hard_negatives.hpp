@@ -1,0 +1,102 @@
+// InfoNCE with further candidates: mined negatives, or a queue of past embeddings.
+#ifndef CONTRASTIVE_HARD_NEGATIVES_HPP
+#define CONTRASTIVE_HARD_NEGATIVES_HPP
+
+#include <Eigen/Core>
+
+#include "detail/row_loss.hpp"
+#include "detail/view.hpp"
+#include "options.hpp"
+#include "results.hpp"
+#include "temperature.hpp"
+#include "workspace.hpp"
+
+namespace contrastive {
+
+/// InfoNCE with hard negatives: each query finds its positive among the batch's positives and the
+/// rows of N.
+///
+///     s_ij = scale q̂_i . p̂_j                  t_im = scale q̂_i . n̂_m
+///     L_i  = log (sum_j e^(s_ij) + sum_m e^(t_im)) - s_ii
+///     L    = sum_i w_i L_i                    w_i = 1/B, or weights_i / sum(weights)
+///
+///     A_i  = softmax of (s_i, t_i)            G = (dL/ds, dL/dt) = w_i (A - [the positive])
+///     dq̂_i = scale (sum_j G_ij p̂_j + sum_m G_im n̂_m)
+///     dp̂_j = scale sum_i G_ij q̂_i             dn̂_m = scale sum_i G_im q̂_i
+///     dx   = (dx̂ - x̂ (x̂ . dx̂)) / |x| for x in Q, P, N (cosine)
+///     d_log_scale = sum_ij G_ij s_ij + sum_im G_im t_im
+///
+/// j as in info_nce_loss. m goes over all rows of N with NegativeScope::shared, over query i's own
+/// with `own`: rows i k .. i k + k - 1 where N has B k rows, or neg_offsets[i] ..
+/// neg_offsets[i + 1] - 1. A negative whose neg_ids equals the row's pos_ids is left out. N may
+/// have no rows.
+///
+/// @param Q        queries (B x d), one embedding a row, finite.
+/// @param P        positives (B x d); row i is the positive of query i.
+/// @param N        negatives (M x d).
+/// @param scale    Temperature, or LogScale for a learned one, which adds d_log_scale.
+/// @param options  similarity, query_ids, pos_ids, neg_ids, weights, scope, neg_offsets.
+/// @return loss in nats, dQ and dP (B x d), dN (M x d), with a LogScale d_log_scale.
+/// @throws std::invalid_argument as info_nce_loss_grad; if N has another number of columns; neg_ids
+///     is not M long or comes without pos_ids; with `own` M is no multiple of B, or neg_offsets is
+///     not B + 1 long, does not begin with 0, decreases, or does not end at M; with `shared`
+///     neg_offsets is given.
+/// @throws std::overflow_error if a logit (a dot product of huge rows) overflows the scalar type.
+/// @par Accuracy
+/// as info_nce_loss_grad.
+/// @par Complexity
+/// 3 products of 2 B (B + M) d operations with `shared`, of 2 B B d and O(M d) more with `own` (the
+/// value alone: 1). Memory beyond inputs and outputs: 3 (2 B + M) d scalars and a strip of at most
+/// 32 MiB.
+/// @see Karpukhin et al., "Dense Passage Retrieval for Open-Domain Question Answering", 2020,
+///      arXiv:2004.04906, equation 2; He et al. (MoCo), 2020, arXiv:1911.05722, equation 1.
+template <class DQ, class DP, class DN, class Scale>
+void hard_negative_loss_grad(const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DP>& P,
+                             const Eigen::MatrixBase<DN>& N, const Scale& scale,
+                             const SoftmaxOptions& options,
+                             HardNegativeGradient<DQ, DP, DN, Scale>& result,
+                             Workspace& workspace) {
+  detail::require_same_scalar<DQ, DP, DN>();
+  const char* function = "hard_negative_loss_grad";
+  const detail::Bound<DQ> q(Q);
+  const detail::Bound<DP> p(P);
+  const detail::Bound<DN> n(N);
+  detail::RowLoss<typename DQ::Scalar> core(function, q.view(), p.view(), n.view(),
+                                            detail::resolve_scale(function, scale), options, true,
+                                            workspace);
+  result.loss = core.loss();
+  core.write(detail::resized(result.dQ, Q.rows(), Q.cols()),
+             detail::resized(result.dP, P.rows(), P.cols()),
+             detail::resized(result.dN, N.rows(), N.cols()));
+  if constexpr (detail::is_learned<Scale>) result.d_log_scale = core.d_log_scale();
+}
+
+/// The same, returned.
+template <class DQ, class DP, class DN, class Scale>
+[[nodiscard]] HardNegativeGradient<DQ, DP, DN, Scale> hard_negative_loss_grad(
+    const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DP>& P, const Eigen::MatrixBase<DN>& N,
+    const Scale& scale, const SoftmaxOptions& options = {}, OptionalWorkspace workspace = {}) {
+  HardNegativeGradient<DQ, DP, DN, Scale> result;
+  hard_negative_loss_grad(Q, P, N, scale, options, result, workspace.get());
+  return result;
+}
+
+/// The value alone, for one product instead of three.
+template <class DQ, class DP, class DN, class Scale>
+[[nodiscard]] typename DQ::Scalar hard_negative_loss(
+    const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DP>& P, const Eigen::MatrixBase<DN>& N,
+    const Scale& scale, const SoftmaxOptions& options = {}, OptionalWorkspace workspace = {}) {
+  detail::require_same_scalar<DQ, DP, DN>();
+  const char* function = "hard_negative_loss";
+  const detail::Bound<DQ> q(Q);
+  const detail::Bound<DP> p(P);
+  const detail::Bound<DN> n(N);
+  return detail::RowLoss<typename DQ::Scalar>(function, q.view(), p.view(), n.view(),
+                                              detail::resolve_scale(function, scale), options,
+                                              false, workspace.get())
+      .loss();
+}
+
+}  // namespace contrastive
+
+#endif  // CONTRASTIVE_HARD_NEGATIVES_HPP

@@ -1,0 +1,164 @@
+// InfoNCE: each query picks its own positive out of the batch.
+#ifndef CONTRASTIVE_INFO_NCE_HPP
+#define CONTRASTIVE_INFO_NCE_HPP
+
+#include <Eigen/Core>
+
+#include "detail/logits_loss.hpp"
+#include "detail/row_loss.hpp"
+#include "detail/view.hpp"
+#include "options.hpp"
+#include "results.hpp"
+#include "temperature.hpp"
+#include "workspace.hpp"
+
+namespace contrastive {
+
+/// InfoNCE: the cross-entropy of finding each query's positive among the batch's.
+///
+///     s_ij = scale c_ij                       c_ij = q̂_i . p̂_j, the cosine (or q_i . p_j)
+///     L_i  = log sum_j e^(s_ij) - s_ii
+///     L    = sum_i w_i L_i                    w_i = 1/B, or weights_i / sum(weights)
+///
+///     A_ij = e^(s_ij) / sum_j e^(s_ij)        G_ij = dL/ds_ij = w_i (A_ij - [i = j])
+///     dq̂_i = scale sum_j G_ij p̂_j             dp̂_j = scale sum_i G_ij q̂_i
+///     dq_i = (dq̂_i - q̂_i (q̂_i . dq̂_i)) / |q_i|, dp_j likewise (cosine)
+///     d_log_scale = sum_ij G_ij s_ij
+///
+/// j goes over row i's candidates: i itself and the other rows of P, without those that query_ids
+/// or pos_ids rule out. A row without another candidate has loss and gradient 0. Rows need not be
+/// normalised.
+///
+/// @param Q        queries (B x d), one embedding a row, finite.
+/// @param P        positives (B x d); row i is the positive of query i.
+/// @param scale    Temperature, or LogScale for a learned one, which adds d_log_scale.
+/// @param options  similarity, query_ids, pos_ids, weights.
+/// @return loss in nats, dQ and dP (B x d), with a LogScale d_log_scale.
+/// @throws std::invalid_argument if shapes differ or are empty; the temperature is not positive and
+///     finite, or the scale overflows; an option for extra negatives is given; a list is not B
+///     long; weights are negative, not finite or sum to 0; Q or P is not finite, or has a zero row
+///     under cosine.
+/// @throws std::overflow_error if a logit (a dot product of huge rows) overflows the scalar type.
+/// @par Accuracy
+/// Losses of 1e-20 keep their digits, relative to the error of a logit, which in float is about
+/// scale 2^-24. Gradients are, relative to their largest entry, within 1e-12 in double and
+/// max(1e-5, 4 scale 2^-24) in float. The gradient of a row shorter than the smallest normal number
+/// may overflow to infinity.
+/// @par Complexity
+/// 3 products of 2 B B d operations (the value alone: 1). Memory beyond inputs and outputs: 6 B d
+/// scalars and a strip of at most 32 MiB.
+/// @see van den Oord, Li, Vinyals, "Representation Learning with Contrastive Predictive Coding",
+///      2018, arXiv:1807.03748, equation 4.
+template <class DQ, class DP, class Scale>
+void info_nce_loss_grad(const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DP>& P,
+                        const Scale& scale, const SoftmaxOptions& options,
+                        InfoNceGradient<DQ, DP, Scale>& result, Workspace& workspace) {
+  detail::require_same_scalar<DQ, DP>();
+  const char* function = "info_nce_loss_grad";
+  const detail::Bound<DQ> q(Q);
+  const detail::Bound<DP> p(P);
+  detail::RowLoss<typename DQ::Scalar> core(function, q.view(), p.view(),
+                                            detail::resolve_scale(function, scale), options, true,
+                                            workspace);
+  result.loss = core.loss();
+  core.write(detail::resized(result.dQ, Q.rows(), Q.cols()),
+             detail::resized(result.dP, P.rows(), P.cols()), {});
+  if constexpr (detail::is_learned<Scale>) result.d_log_scale = core.d_log_scale();
+}
+
+/// The same, returned.
+template <class DQ, class DP, class Scale>
+[[nodiscard]] InfoNceGradient<DQ, DP, Scale> info_nce_loss_grad(const Eigen::MatrixBase<DQ>& Q,
+                                                                const Eigen::MatrixBase<DP>& P,
+                                                                const Scale& scale,
+                                                                const SoftmaxOptions& options = {},
+                                                                OptionalWorkspace workspace = {}) {
+  InfoNceGradient<DQ, DP, Scale> result;
+  info_nce_loss_grad(Q, P, scale, options, result, workspace.get());
+  return result;
+}
+
+/// The value alone, for one product instead of three.
+template <class DQ, class DP, class Scale>
+[[nodiscard]] typename DQ::Scalar info_nce_loss(const Eigen::MatrixBase<DQ>& Q,
+                                                const Eigen::MatrixBase<DP>& P, const Scale& scale,
+                                                const SoftmaxOptions& options = {},
+                                                OptionalWorkspace workspace = {}) {
+  detail::require_same_scalar<DQ, DP>();
+  const char* function = "info_nce_loss";
+  const detail::Bound<DQ> q(Q);
+  const detail::Bound<DP> p(P);
+  return detail::RowLoss<typename DQ::Scalar>(function, q.view(), p.view(),
+                                              detail::resolve_scale(function, scale), options,
+                                              false, workspace.get())
+      .loss();
+}
+
+/// InfoNCE of logits from any critic: the rows of S in place of scale * cosines.
+///
+///     L = sum_i w_i (log sum_j e^(s_ij) - s_ii)        dL/ds_ij = w_i (A_ij - [i = j])
+///
+/// @param S        logits (B x B), finite; s_ii is the positive of row i.
+/// @param options  query_ids, pos_ids, weights.
+/// @return loss in nats, dS (B x B).
+/// @throws std::invalid_argument if S is empty, not square or not finite, an option makes no sense
+///     for logits, or a list is not B long.
+/// @throws std::overflow_error if a logit is beyond an eighth of the scalar type's range.
+/// @par Accuracy
+/// 1e-12 in double and 1e-5 in float, relative to the largest entry.
+/// @par Complexity
+/// O(B B); memory beyond S and dS: a strip of at most 32 MiB.
+template <class DS>
+void info_nce_logits_loss_grad(const Eigen::MatrixBase<DS>& S, const SoftmaxOptions& options,
+                               LogitsGradient<DS>& result, Workspace& workspace) {
+  detail::require_same_scalar<DS>();
+  const detail::Bound<DS> s(S);
+  using T = typename DS::Scalar;
+  detail::LogitsLoss<T> core("info_nce_logits_loss_grad", s.view(), options, workspace);
+  core.gradient_to(detail::resized(result.dS, S.rows(), S.cols()));
+  result.loss = T(core.info_nce());
+}
+
+template <class DS>
+void info_nce_logits_loss_grad(const Eigen::MatrixBase<DS>& S, LogitsGradient<DS>& result,
+                               Workspace& workspace) {
+  info_nce_logits_loss_grad(S, SoftmaxOptions{}, result, workspace);
+}
+
+/// The same, returned.
+template <class DS>
+[[nodiscard]] LogitsGradient<DS> info_nce_logits_loss_grad(const Eigen::MatrixBase<DS>& S,
+                                                           const SoftmaxOptions& options = {},
+                                                           OptionalWorkspace workspace = {}) {
+  LogitsGradient<DS> result;
+  info_nce_logits_loss_grad(S, options, result, workspace.get());
+  return result;
+}
+
+template <class DS>
+[[nodiscard]] LogitsGradient<DS> info_nce_logits_loss_grad(const Eigen::MatrixBase<DS>& S,
+                                                           Workspace& workspace) {
+  return info_nce_logits_loss_grad(S, SoftmaxOptions{}, workspace);
+}
+
+/// The value alone.
+template <class DS>
+[[nodiscard]] typename DS::Scalar info_nce_logits_loss(const Eigen::MatrixBase<DS>& S,
+                                                       const SoftmaxOptions& options = {},
+                                                       OptionalWorkspace workspace = {}) {
+  detail::require_same_scalar<DS>();
+  const detail::Bound<DS> s(S);
+  using T = typename DS::Scalar;
+  return T(
+      detail::LogitsLoss<T>("info_nce_logits_loss", s.view(), options, workspace.get()).info_nce());
+}
+
+template <class DS>
+[[nodiscard]] typename DS::Scalar info_nce_logits_loss(const Eigen::MatrixBase<DS>& S,
+                                                       Workspace& workspace) {
+  return info_nce_logits_loss(S, SoftmaxOptions{}, workspace);
+}
+
+}  // namespace contrastive
+
+#endif  // CONTRASTIVE_INFO_NCE_HPP

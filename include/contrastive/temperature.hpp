@@ -1,0 +1,109 @@
+// How similarities become logits: by a fixed temperature, or by a scale that is learned.
+#ifndef CONTRASTIVE_TEMPERATURE_HPP
+#define CONTRASTIVE_TEMPERATURE_HPP
+
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "detail/error.hpp"
+
+namespace contrastive {
+
+/// No upper limit of a learned scale.
+inline constexpr double no_limit = std::numeric_limits<double>::infinity();
+
+/// A constant temperature: scale = 1 / tau.
+///
+/// Usual values: 0.05 (SimCSE), 0.02 (BGE), 0.01 (E5, GTE), 0.5 (SimCLR).
+struct Temperature {
+  double tau = 1.0;  ///< positive and finite
+};
+
+/// A learned temperature, as CLIP parameterises it:
+///
+///     scale           = min(exp(alpha), max_scale)
+///     d scale/d alpha = scale  where alpha <= log(max_scale), else 0
+///
+/// A loss that is given a LogScale returns its derivative by alpha as `d_log_scale`. An alpha that
+/// is log(max_scale) rounded to float still counts as being at the limit, though rounding may have
+/// put it a little above.
+/// @see Radford et al., "Learning Transferable Visual Models From Natural Language Supervision",
+///      2021, arXiv:2103.00020, section 2.5.
+struct LogScale {
+  double alpha = std::log(1 / 0.07);  ///< where CLIP starts: tau = 0.07
+  double max_scale = 100.0;           ///< positive; `no_limit` for none
+};
+
+/// What CLIP's guard leaves of alpha after an optimiser's step: alpha itself up to log(max_scale),
+/// and beyond it the largest value of alpha's own type that is not above log(max_scale), so that
+/// the derivative passes there and alpha never sticks.
+///
+/// @param alpha      the log of the scale, any floating-point type, not NaN.
+/// @param max_scale  positive; `no_limit` returns alpha as it is.
+/// @throws std::invalid_argument if alpha is NaN or max_scale is not positive.
+template <class Real>
+[[nodiscard]] Real limit_log_scale(Real alpha, double max_scale = 100.0) {
+  static_assert(std::is_floating_point_v<Real>,
+                "contrastive: limit_log_scale takes alpha as float, double or long double");
+  if (std::isnan(alpha)) detail::refuse("limit_log_scale", "alpha is nan");
+  if (!(max_scale > 0))
+    detail::refuse("limit_log_scale",
+                   "max_scale is " + detail::number(max_scale) + ", it must be positive");
+  const double limit = std::log(max_scale);
+  if (static_cast<long double>(alpha) <= static_cast<long double>(limit)) return alpha;
+  const Real nearest = static_cast<Real>(limit);
+  if (static_cast<long double>(nearest) <= static_cast<long double>(limit)) return nearest;
+  return std::nextafter(nearest, -std::numeric_limits<Real>::infinity());
+}
+
+namespace detail {
+
+/// A scale as the cores see it.
+struct Scale {
+  long double value = 1;
+  bool passes = true;  ///< whether the derivative by alpha passes (see LogScale)
+};
+
+template <class Other>
+Scale resolve_scale(const char* /*function*/, const Other& /*scale*/) {
+  static_assert(std::is_same_v<Other, Temperature>,
+                "contrastive: the scale is a Temperature{tau} or a LogScale{alpha}");
+  return {};
+}
+
+inline Scale resolve_scale(const char* function, const Temperature& temperature) {
+  const double tau = temperature.tau;
+  if (!(tau > 0) || !std::isfinite(tau))
+    refuse(function, "temperature is " + number(tau) + ", it must be positive and finite");
+  if (!std::isfinite(1 / tau))
+    refuse(function, "temperature is " + number(tau) + ", 1/tau overflows");
+  return {1 / static_cast<long double>(tau), true};
+}
+
+inline Scale resolve_scale(const char* function, const LogScale& log_scale) {
+  const double alpha = log_scale.alpha;
+  const double max_scale = log_scale.max_scale;
+  if (!std::isfinite(alpha)) refuse(function, "log_scale alpha is " + number(alpha));
+  if (!(max_scale > 0))
+    refuse(function, "max_scale is " + number(max_scale) + ", it must be positive");
+  if (!std::isfinite(std::fmin(std::exp(alpha), max_scale)))
+    refuse(function, "log_scale alpha is " + number(alpha) + ", exp(alpha) overflows");
+  const long double scale =
+      std::fmin(std::exp(static_cast<long double>(alpha)), static_cast<long double>(max_scale));
+  const double limit = std::log(max_scale);
+  // Finite, so the conversion is defined unless alpha is huge; then it is above any limit anyway.
+  const bool was_float =
+      std::fabs(alpha) < 1e4 && static_cast<double>(static_cast<float>(alpha)) == alpha;
+  const bool at_limit = was_float && alpha <= static_cast<double>(static_cast<float>(limit));
+  return {scale, alpha <= limit || at_limit};
+}
+
+/// Whether a loss with this scale returns d_log_scale.
+template <class S>
+inline constexpr bool is_learned = std::is_same_v<S, LogScale>;
+
+}  // namespace detail
+}  // namespace contrastive
+
+#endif  // CONTRASTIVE_TEMPERATURE_HPP
