@@ -30,28 +30,31 @@ template <class T>
 Norm<Wide<T>> row_norm(const T* x, Index stride, Index d) {
   using W = Wide<T>;
   constexpr Index kLanes = 8;  // sums side by side: fast, and nearly as good as pairwise
-  W largest[kLanes] = {};
-  W squares[kLanes] = {};
-  for (Index k = 0; k < d; ++k) {
-    const W value = W(x[k * stride]);
-    largest[k % kLanes] = (std::max)(largest[k % kLanes], std::fabs(value));
-    squares[k % kLanes] += value * value;
-  }
-  W most = 0;
-  for (const W lane : largest) most = (std::max)(most, lane);
-  if (most == 0) return {};
-  int exponent = 0;
-  if (!(most > W(1e-120) && most < W(1e120))) {
-    exponent = -std::ilogb(most);
-    for (W& lane : squares) lane = 0;
-    for (Index k = 0; k < d; ++k) {
-      const W value = std::ldexp(W(x[k * stride]), exponent);
-      squares[k % kLanes] += value * value;
+  const auto sum_squares = [&](int exponent) {
+    W lanes[kLanes] = {};
+    for (Index k = 0; k < d; k += kLanes) {
+      W values[kLanes] = {};
+      const Index count = (std::min)(kLanes, d - k);
+      if (stride == 1 && count == kLanes)
+        for (Index l = 0; l < kLanes; ++l) values[l] = W(x[k + l]);
+      else
+        for (Index l = 0; l < count; ++l) values[l] = W(x[(k + l) * stride]);
+      if (exponent != 0)
+        for (W& value : values) value = std::ldexp(value, exponent);
+      for (Index l = 0; l < kLanes; ++l) lanes[l] += values[l] * values[l];
     }
-  }
-  W sum = 0;
-  for (const W lane : squares) sum += lane;
-  return {1 / std::sqrt(sum), exponent};
+    W sum = 0;
+    for (const W lane : lanes) sum += lane;
+    return sum;
+  };
+  const W sum = sum_squares(0);
+  // Between these bounds no square that matters has left the range of normal numbers.
+  if (sum > W(1e-240) && sum < W(1e300)) return {1 / std::sqrt(sum), 0};
+  W largest = 0;
+  for (Index k = 0; k < d; ++k) largest = (std::max)(largest, std::fabs(W(x[k * stride])));
+  if (largest == 0) return {};
+  const int exponent = -std::ilogb(largest);
+  return {1 / std::sqrt(sum_squares(exponent)), exponent};
 }
 
 }  // namespace contrastive::detail

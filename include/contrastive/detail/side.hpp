@@ -48,9 +48,8 @@ class Side {
         padded_n_(round_up(n_, chunk)),
         padded_d_(round_up(d_, width)),
         norms_(scratch.take<Norm<W>>(n_)) {
-    parallel_for(padded_n_ / chunk, double(n_) * double(d_), [&](Index block) {
-      for (Index i = block * chunk; i < (std::min)((block + 1) * chunk, n_); ++i)
-        norms_[i] = row_norm(row(i), stride(i), d_);
+    for_blocks([&](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) norms_[i] = row_norm(row(i), stride(i), d_);
     });
     for (Index i = 0; i < n_; ++i) largest_norm_ = (std::max)(largest_norm_, norms_[i].value());
   }
@@ -68,9 +67,7 @@ class Side {
     if (role_ != Role::own) operand_ = scratch.take<T>(padded_n_ * d_);
     if (natural || gradient) natural_ = scratch.take<T>(padded_n_ * padded_d_);
     if (gradient) gradient_ = scratch.take<T>(padded_n_ * padded_d_);
-    parallel_for(padded_n_ / chunk, double(n_) * double(d_), [&](Index block) {
-      for (Index i = block * chunk; i < (block + 1) * chunk; ++i) pack_row(i, factor);
-    });
+    for_blocks([&](Index begin, Index /*end*/) { pack_block(begin, factor); });
   }
 
   [[nodiscard]] const T* left(Index i, Index k) const { return operand_ + i * d_ + k * height; }
@@ -88,27 +85,36 @@ class Side {
   ///
   ///     dx = scale (dx̂ - x̂ (x̂ . dx̂)) / |x|    under cosine, else dx = scale dx̂
   void unpack(W scale, const View<T>& dx, const View<T>& dmore) const {
-    parallel_for(padded_n_ / chunk, double(n_) * double(d_), [&](Index block) {
-      for (Index i = block * chunk; i < (std::min)((block + 1) * chunk, n_); ++i)
-        if (i < x_.rows)
-          unpack_row(i, scale, &dx(i, 0), dx.col_stride);
-        else
-          unpack_row(i, scale, &dmore(i - x_.rows, 0), dmore.col_stride);
+    for_blocks([&](Index begin, Index end) {
+      W radial[std::size_t(chunk)] = {};
+      if (similarity_ == Similarity::cosine) dots(begin, end, radial);
+      for (Index panel = 0; panel < panels(); ++panel)
+        for (Index i = begin; i < end; ++i)
+          if (i < x_.rows)
+            unpack_part(i, panel, scale, radial[i - begin], &dx(i, 0), dx.col_stride);
+          else
+            unpack_part(i, panel, scale, radial[i - begin], &dmore(i - x_.rows, 0),
+                        dmore.col_stride);
     });
   }
 
   /// sum_i x̂_i . dx̂_i, which times the scale is the derivative by the log of the scale.
   [[nodiscard]] W dot_with_gradient(Scratch& scratch) const {
-    W* dots = scratch.take<W>(n_);
-    parallel_for(padded_n_ / chunk, double(n_) * double(d_), [&](Index block) {
-      for (Index i = block * chunk; i < (std::min)((block + 1) * chunk, n_); ++i) dots[i] = dot(i);
-    });
+    W* all = scratch.take<W>(padded_n_);
+    for_blocks([&](Index begin, Index end) { dots(begin, end, all + begin); });
     W sum = 0;
-    for (Index i = 0; i < n_; ++i) sum += dots[i];
+    for (Index i = 0; i < n_; ++i) sum += all[i];
     return sum;
   }
 
  private:
+  /// f(begin, end) for the rows chunk by chunk.
+  template <class F>
+  void for_blocks(const F& f) const {
+    parallel_for(padded_n_ / chunk, 8 * double(n_) * double(d_),
+                 [&](Index block) { f(block * chunk, (std::min)((block + 1) * chunk, n_)); });
+  }
+
   [[nodiscard]] const T* row(Index i) const {
     return i < x_.rows ? &x_(i, 0) : &more_(i - x_.rows, 0);
   }
@@ -116,44 +122,84 @@ class Side {
     return i < x_.rows ? x_.col_stride : more_.col_stride;
   }
 
-  void pack_row(Index i, W factor) {
-    const bool inside = i < n_;  // rows of padding are zero
-    const T* x = inside ? row(i) : nullptr;
-    const Index step = inside ? stride(i) : 0;
-    const bool cosine = similarity_ == Similarity::cosine;
-    const auto unit = [&](Index k) -> W {
-      if (!inside) return 0;
-      return cosine ? norms_[i].divide(W(x[k * step])) : W(x[k * step]);
-    };
-    if (operand_ != nullptr) {
-      const Index group = role_ == Role::left ? height : width;
-      T* operand = operand_ + i / group * group * d_ + i % group;
-      for (Index k = 0; k < d_; ++k) operand[k * group] = T(unit(k) * factor);
-    }
-    if (natural_ != nullptr)
-      for (Index k = 0; k < padded_d_; ++k)
-        natural_[(k / width * padded_n_ + i) * width + k % width] = k < d_ ? T(unit(k)) : T(0);
+  /// Entries panel * width and following of x̂_i as a W[width]; padding is zero.
+  void load(Index i, Index panel, W* unit) const {
+    const Index begin = panel * width, count = (std::min)(width, d_ - begin);
+    const Index step = stride(i);
+    const T* x = row(i) + begin * step;
+    if (step == 1 && count == width)
+      for (Index l = 0; l < width; ++l) unit[l] = W(x[l]);
+    else
+      for (Index l = 0; l < width; ++l) unit[l] = l < count ? W(x[l * step]) : W(0);
+    if (similarity_ == Similarity::cosine) divide(i, unit);
   }
 
-  [[nodiscard]] W dot(Index i) const {
-    W lanes[std::size_t(width)] = {};
+  /// Divides W[width] by |x_i|.
+  void divide(Index i, W* values) const {
+    const Norm<W>& norm = norms_[i];
+    if (norm.exponent == 0)
+      for (Index l = 0; l < width; ++l) values[l] *= norm.inverse;
+    else
+      for (Index l = 0; l < width; ++l) values[l] = norm.divide(values[l]);
+  }
+
+  /// The rows begin .. begin + chunk - 1; rows of padding are zero.
+  void pack_block(Index begin, W factor) {
+    const Index group = role_ == Role::left ? height : width;
+    for (Index panel = 0; panel < padded_d_ / width; ++panel) {
+      const Index count = (std::min)(width, d_ - panel * width);
+      for (Index i = begin; i < begin + chunk; ++i) {
+        W unit[std::size_t(width)] = {};
+        if (i < n_) load(i, panel, unit);
+        if (natural_ != nullptr) {
+          T* natural = natural_ + (panel * padded_n_ + i) * width;
+          for (Index l = 0; l < width; ++l) natural[l] = T(unit[l]);
+        }
+        if (operand_ != nullptr) {
+          T* operand = operand_ + i / group * group * d_ + panel * width * group + i % group;
+          if (count == width)
+            for (Index l = 0; l < width; ++l) operand[l * group] = T(unit[l] * factor);
+          else
+            for (Index l = 0; l < count; ++l) operand[l * group] = T(unit[l] * factor);
+        }
+      }
+    }
+  }
+
+  /// x̂_i . dx̂_i of the rows begin .. end - 1, at most a chunk of them.
+  void dots(Index begin, Index end, W* result) const {
+    W lanes[std::size_t(chunk)][std::size_t(width)] = {};
     for (Index panel = 0; panel < panels(); ++panel)
-      for (Index l = 0; l < width; ++l)
-        lanes[l] += W(natural(panel, i)[l]) * W(gradient(panel, i)[l]);
-    W sum = 0;
-    for (const W lane : lanes) sum += lane;
-    return sum;
+      for (Index i = begin; i < end; ++i) {
+        const T* hat = natural(panel, i);
+        const T* d_hat = gradient(panel, i);
+        W* lane = lanes[i - begin];
+        for (Index l = 0; l < width; ++l) lane[l] += W(hat[l]) * W(d_hat[l]);
+      }
+    for (Index i = begin; i < end; ++i) {
+      W sum = 0;
+      for (const W lane : lanes[i - begin]) sum += lane;
+      result[i - begin] = sum;
+    }
   }
 
-  void unpack_row(Index i, W scale, T* dx, Index step) const {
-    const bool cosine = similarity_ == Similarity::cosine;
-    const W radial = cosine ? dot(i) : W(0);
-    for (Index k = 0; k < d_; ++k) {
-      const W hat = W(natural(k / width, i)[k % width]);
-      const W d_hat = W(gradient(k / width, i)[k % width]);
-      dx[k * step] =
-          cosine ? T(norms_[i].divide(scale * (d_hat - hat * radial))) : T(scale * d_hat);
+  /// One panel's part of dx_i.
+  void unpack_part(Index i, Index panel, W scale, W radial, T* dx, Index step) const {
+    const T* d_hat = gradient(panel, i);
+    W values[std::size_t(width)];
+    if (similarity_ == Similarity::cosine) {
+      const T* hat = natural(panel, i);
+      for (Index l = 0; l < width; ++l) values[l] = scale * (W(d_hat[l]) - W(hat[l]) * radial);
+      divide(i, values);
+    } else {
+      for (Index l = 0; l < width; ++l) values[l] = scale * W(d_hat[l]);
     }
+    const Index count = (std::min)(width, d_ - panel * width);
+    dx += panel * width * step;
+    if (step == 1 && count == width)
+      for (Index l = 0; l < width; ++l) dx[l] = T(values[l]);
+    else
+      for (Index l = 0; l < count; ++l) dx[l * step] = T(values[l]);
   }
 
   Role role_ = Role::left;
