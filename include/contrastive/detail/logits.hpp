@@ -120,6 +120,7 @@ class GivenLogits {
 
   [[nodiscard]] const StripPlan<T>& plan() const { return plan_; }
   [[nodiscard]] Index depth() const { return 4; }
+  [[nodiscard]] Wide<T> bound() const { return std::numeric_limits<Wide<T>>::infinity(); }
 
   void fill(const Strip<T>& strip, Index c) const {
     for (Index r = 0; r < strip.rows; ++r)

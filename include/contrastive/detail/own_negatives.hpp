@@ -64,16 +64,16 @@ class OwnNegatives {
     return queries_->scale() * sum;
   }
 
-  /// Keeps e^(s_im - largest) of query i's negatives, and returns largest and sum.
+  /// Keeps e^(s_im - reference) of query i's negatives, and returns reference and sum.
   ExpSum<W> exponentials(Index i) const {
     ExpSum<W> sum;
     for (Index m = begin(i); m < end(i); ++m) {
       const bool excluded = !neg_ids_.empty() && neg_ids_[m] == pos_ids_[i];
       logits_[m] = excluded ? minus_infinity<T> : T(logit(i, m));
-      sum.largest = (std::max)(sum.largest, W(logits_[m]));
+      sum.reference = (std::max)(sum.reference, W(logits_[m]));
     }
     for (Index m = begin(i); m < end(i); ++m) {
-      const W e = logits_[m] == minus_infinity<T> ? W(0) : std::exp(W(logits_[m]) - sum.largest);
+      const W e = logits_[m] == minus_infinity<T> ? W(0) : std::exp(W(logits_[m]) - sum.reference);
       logits_[m] = T(e);
       sum.sum += e;
     }

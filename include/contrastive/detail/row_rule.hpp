@@ -26,18 +26,18 @@ void hide_excluded(const Exclusions& excluded, const StripPlan<T>& plan, Index i
   for (Index l = end - begin; l < plan.chunk; ++l) s[l] = minus_infinity<T>;
 }
 
-/// Of a chunk's part of a row: its largest entry and the sum of e^(s - largest), which replace s.
+/// Replaces a chunk's part of a row by e^(s - reference), and returns their sum. The reference is
+/// the largest s unless one is given, that is finite.
 template <class T>
-void chunk_exponentials(T* s, T& largest, T& sum) {
+ExpSum<T> chunk_exponentials(T* s, T reference) {
   ChunkRow<T> row(s);
-  largest = row.maxCoeff();
-  if (largest == minus_infinity<T>) {
+  if (reference == std::numeric_limits<T>::infinity()) reference = row.maxCoeff();
+  if (reference == minus_infinity<T>) {
     row.setZero();
-    sum = 0;
-    return;
+    return {};
   }
-  row = exp_or_zero(row - largest);
-  sum = row.sum();
+  row = exp_or_zero(row - reference);
+  return {reference, row.sum()};
 }
 
 /// Runs the rule over all strips: returns the loss, and with `gradient` hands G to the logits.
@@ -46,15 +46,15 @@ Wide<T> row_rule(Logits& logits, const OwnNegatives<T>* own, const Exclusions& e
                  const MeanWeights<Wide<T>>& weights, bool gradient, T* strip_data,
                  Scratch& scratch) {
   using W = Wide<T>;
-  constexpr Index kRowBlock = 60;  // rows that share a panel while dX̂ is made
   const StripPlan<T>& plan = logits.plan();
   const double work = plan.strip_work(logits.depth());
   W* losses = scratch.take<W>(plan.rows);
   T* positives = scratch.take<T>(plan.strip_rows);
   RowSoftmax<W>* rows = scratch.take<RowSoftmax<W>>(plan.strip_rows);
-  // Of each chunk and row of a strip; `largest` becomes the factor that makes G of exponentials.
-  T* largest = scratch.take<T>(plan.chunks() * plan.strip_rows);
-  T* sums = scratch.take<T>(plan.chunks() * plan.strip_rows);
+  const T reference = common_reference<T>(logits.bound());
+  // Of each chunk and row of a strip: its exponentials' sum, and what makes G of them.
+  ExpSum<T>* sums = scratch.take<ExpSum<T>>(plan.chunks() * plan.strip_rows);
+  T* factors = scratch.take<T>(plan.chunks() * plan.strip_rows);
 
   for (Index index = 0; index < plan.strips(); ++index) {
     const Strip<T> strip = plan.strip(index, strip_data);
@@ -68,7 +68,7 @@ Wide<T> row_rule(Logits& logits, const OwnNegatives<T>* own, const Exclusions& e
         T* s = strip.at(r, begin);
         if (begin <= i && i < end) positives[r] = s[i - begin];
         hide_excluded(excluded, plan, i, c, s);
-        chunk_exponentials(s, largest[c * plan.strip_rows + r], sums[c * plan.strip_rows + r]);
+        sums[c * plan.strip_rows + r] = chunk_exponentials(s, reference);
       }
     });
 
@@ -77,21 +77,28 @@ Wide<T> row_rule(Logits& logits, const OwnNegatives<T>* own, const Exclusions& e
       const Index i = strip.first + r;
       ExpSum<W> others;
       for (Index c = 0; c < plan.chunks(); ++c)
-        others.add(W(largest[c * plan.strip_rows + r]), W(sums[c * plan.strip_rows + r]));
+        others.add(W(sums[c * plan.strip_rows + r].reference),
+                   W(sums[c * plan.strip_rows + r].sum));
       ExpSum<W> extra;
       if (own != nullptr) {
         extra = own->exponentials(i);
-        others.add(extra.largest, extra.sum);
+        others.add(extra.reference, extra.sum);
       }
       rows[r] = row_softmax(W(positives[r]), others);
       losses[i] = rows[r].loss;
       const W factor = weights[i] * rows[r].factor;
       for (Index c = 0; c < plan.chunks(); ++c) {
-        T& m = largest[c * plan.strip_rows + r];
-        m = m == minus_infinity<T> ? T(0) : T(factor * std::exp(W(m) - others.largest));
+        const ExpSum<T>& part = sums[c * plan.strip_rows + r];
+        T& chunk_factor = factors[c * plan.strip_rows + r];
+        if (part.sum == 0)
+          chunk_factor = 0;
+        else if (W(part.reference) == others.reference)
+          chunk_factor = T(factor);
+        else
+          chunk_factor = T(factor * std::exp(W(part.reference) - others.reference));
       }
       if (own != nullptr && extra.sum != 0)
-        own->scale_row(i, factor * std::exp(extra.largest - others.largest));
+        own->scale_row(i, factor * std::exp(extra.reference - others.reference));
     });
     if (!gradient) continue;
 
@@ -102,18 +109,15 @@ Wide<T> row_rule(Logits& logits, const OwnNegatives<T>* own, const Exclusions& e
         const Index i = strip.first + r;
         T* s = strip.at(r, begin);
         ChunkRow<T> row(s);
-        row *= largest[c * plan.strip_rows + r];
+        row *= factors[c * plan.strip_rows + r];
         if (begin <= i && i < end) s[i - begin] = T(-weights[i] * rows[r].miss);
       }
       logits.add_right(strip, c);
     });
-    const Index blocks = (strip.rows + kRowBlock - 1) / kRowBlock;
-    parallel_for(blocks, work, [&](Index block) {
-      const Index begin = block * kRowBlock;
-      const Index end = (std::min)(begin + kRowBlock, strip.rows);
-      logits.set_left(strip, begin, end);
+    for_row_blocks(strip, work, [&](Index first, Index last) {
+      logits.set_left(strip, first, last);
       if (own != nullptr)
-        for (Index r = begin; r < end; ++r) own->backward(strip.first + r);
+        for (Index r = first; r < last; ++r) own->backward(strip.first + r);
     });
   }
 

@@ -31,13 +31,28 @@ W sigmoid(W x) {
   return (x >= 0 ? W(1) : e) / (1 + e);
 }
 
+/// sum_l log(1 + e_l) for e_l in [0, 1], as the logarithm of a product: q = prod_l (1 + e_l) - 1 is
+/// gathered without ever adding to 1, so that sums of tiny e_l keep their digits.
+template <class T>
+Wide<T> sum_log1p(const Eigen::Array<T, Kernel<T>::chunk, 1>& e) {
+  constexpr Index kPart = Kernel<T>::chunk / 6;
+  using Part = Eigen::Array<T, kPart, 1>;
+  Part q = e.template head<kPart>();
+  for (Index begin = kPart; begin < Kernel<T>::chunk; begin += kPart) {
+    const Part next = e.template segment<kPart>(begin);
+    q += next + q * next;
+  }
+  Wide<T> product = 0;
+  for (Index l = 0; l < kPart; ++l) product += Wide<T>(q[l]) + product * Wide<T>(q[l]);
+  return std::log1p(product);
+}
+
 template <class T, class Logits>
 SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
                                   const MeanWeights<Wide<T>>& weights, double bias, bool gradient,
                                   T* strip_data, Scratch& scratch) {
   using W = Wide<T>;
   using Lanes = Eigen::Array<T, Kernel<T>::chunk, 1>;
-  constexpr Index kRowBlock = 60;
   const StripPlan<T>& plan = logits.plan();
   const double work = plan.strip_work(logits.depth());
   // Of each chunk and row of a strip.
@@ -61,9 +76,9 @@ SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
         const Lanes e = exp_or_zero(-x.abs());
         const W w = weights[i];
         SigmoidSums<W>& part = parts[c * plan.strip_rows + r];
-        // softplus(x) and σ(x); both are 0 at -inf.
-        part.loss = W((x.max(T(0)) + e.log1p()).sum());
-        row = exp_or_zero(x.min(T(0))) / (T(1) + e);
+        // softplus(x) = max(x, 0) + log1p(e) and σ(x) = (x < 0 ? e : 1) / (1 + e); 0 at -inf.
+        part.loss = W(x.max(T(0)).sum()) + sum_log1p<T>(e);
+        row = e.max((x * T(1e30)).max(T(0)).min(T(1))) / (T(1) + e);
         part.d_bias = W(row.sum());
         if (gradient) row *= T(w);
         if (has_positive) {
@@ -84,10 +99,8 @@ SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
       total.d_bias += weights[strip.first + r] * row.d_bias;
     }
     if (!gradient) continue;
-    parallel_for((strip.rows + kRowBlock - 1) / kRowBlock, work, [&](Index block) {
-      const Index begin = block * kRowBlock;
-      logits.set_left(strip, begin, (std::min)(begin + kRowBlock, strip.rows));
-    });
+    for_row_blocks(strip, work,
+                   [&](Index first, Index last) { logits.set_left(strip, first, last); });
   }
   return total;
 }

@@ -15,29 +15,31 @@ namespace contrastive::detail {
 template <class W>
 inline constexpr W minus_infinity = -std::numeric_limits<W>::infinity();
 
-/// sum_j e^(s_j - largest) over the candidates other than the positive; largest is -inf and the sum
-/// 0 where there is none.
+/// sum_j e^(s_j - reference) over the candidates other than the positive. The reference is their
+/// largest, or one that all rows share; the sum is 0 where there is no candidate.
 template <class W>
 struct ExpSum {
-  W largest = minus_infinity<W>;
+  W reference = minus_infinity<W>;
   W sum = 0;
 
-  /// Joins the sums of two sets of candidates.
-  void add(W other_largest, W other_sum) {
+  /// Joins the sums of two sets of candidates, relative to the larger reference.
+  void add(W other_reference, W other_sum) {
     if (other_sum == 0) return;
-    if (other_largest > largest) {
-      sum = sum * std::exp(largest - other_largest) + other_sum;  // e^-inf = 0
-      largest = other_largest;
+    if (other_reference == reference) {
+      sum += other_sum;
+    } else if (other_reference > reference) {
+      sum = sum * std::exp(reference - other_reference) + other_sum;  // e^-inf = 0
+      reference = other_reference;
     } else {
-      sum += other_sum * std::exp(other_largest - largest);
+      sum += other_sum * std::exp(other_reference - reference);
     }
   }
 };
 
 /// The loss of one row, and what its gradient is made of:
 ///
-///     loss     = log sum_j e^(s_j) - s_pos, the positive among the j
-///     A_j      = factor * e^(s_j - largest)   for the other candidates
+///     loss      = log sum_j e^(s_j) - s_pos, the positive among the j
+///     A_j       = factor * e^(s_j - reference)   for the other candidates
 ///     1 - A_pos = miss = factor * sum
 template <class W>
 struct RowSoftmax {
@@ -46,25 +48,38 @@ struct RowSoftmax {
   W miss = 0;
 };
 
-/// No step cancels: the loss is log1p(sum of the others / the largest) where the positive is the
-/// largest, and (largest - s_pos) + log(...) of two non-negative terms where it is not. 1 - A_pos
-/// is the sum of the other probabilities, never a difference from one.
+/// No step cancels: the loss is log1p of what the others weigh relative to the positive, and
+/// 1 - A_pos is the sum of the other probabilities, never a difference from one.
 template <class W>
 RowSoftmax<W> row_softmax(W positive, const ExpSum<W>& others) {
   if (others.sum == 0) return {};  // no other candidate: probability one
-  const W gap = others.largest - positive;
+  const W gap = others.reference - positive;
   RowSoftmax<W> row;
-  if (gap <= 0) {
+  if (gap < W(300)) {
     const W ratio = others.sum * std::exp(gap);
     row.loss = std::log1p(ratio);
     row.factor = std::exp(gap) / (1 + ratio);
-  } else {
-    const W total = others.sum + std::exp(-gap);
-    row.loss = gap + std::log(total);
-    row.factor = 1 / total;
+  } else {  // the positive weighs nothing
+    row.loss = gap + std::log(others.sum);
+    row.factor = 1 / others.sum;
   }
   row.miss = row.factor * others.sum;
   return row;
+}
+
+/// How far logits may lie below a reference that is not their own largest, before exponentials lose
+/// what matters: at the far end they are still 10^11 times the smallest normal number or more.
+template <class T>
+T exponential_range() {
+  return T(0.7) * -std::log((std::numeric_limits<T>::min)());
+}
+
+/// A reference that serves all logits of a batch whose magnitudes are at most `bound`, or infinity
+/// where the bound is too wide for one.
+template <class T>
+T common_reference(Wide<T> bound) {
+  return 2 * bound <= Wide<T>(exponential_range<T>()) ? T(bound)
+                                                      : std::numeric_limits<T>::infinity();
 }
 
 /// e^x, and exactly 0 below the normal numbers (for -inf too, which stands for "no candidate").

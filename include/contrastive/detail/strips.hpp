@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kernel.hpp"
+#include "threads.hpp"
 
 namespace contrastive::detail {
 
@@ -64,6 +65,16 @@ struct StripPlan {
     return double(strip_rows) * double(cols) * double(depth);
   }
 };
+
+/// f(begin, end) for the rows of a strip in blocks that are multiples of the kernel's height: large
+/// enough to use a panel several times, and enough of them for several threads.
+template <class T, class F>
+void for_row_blocks(const Strip<T>& strip, double work, const F& f) {
+  constexpr Index kBlock = 60;
+  parallel_for((strip.rows + kBlock - 1) / kBlock, work, [&](Index block) {
+    f(block * kBlock, (std::min)((block + 1) * kBlock, strip.rows));
+  });
+}
 
 }  // namespace contrastive::detail
 

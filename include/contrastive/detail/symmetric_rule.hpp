@@ -15,9 +15,15 @@
 namespace contrastive::detail {
 
 /// Row and column softmaxes of square logits. The columns' sums are complete only when every strip
-/// has been seen, so there is a sweep that sums and one that differentiates. The logits of the
-/// first are kept for the second if they fit the workspace's budget, else computed again: the same
+/// has been seen, so there is a sweep that sums and one that differentiates. What the first sweep
+/// computed is kept for the second if it fits the workspace's budget, else computed again: the same
 /// bits either way.
+///
+/// One exponential serves row and column: E = e^(s - reference) with one reference for a block,
+/// that is the rows of a strip by the columns of a chunk. That is exact enough where no row and no
+/// column of the block lies so far below the reference that its exponentials underflow. Where one
+/// does, the block takes two exponentials, relative to each row's and each column's own largest
+/// logit.
 template <class T, class Logits>
 class SymmetricRule {
  public:
@@ -29,68 +35,109 @@ class SymmetricRule {
         plan_(logits.plan()),
         excluded_(excluded),
         weights_(weights),
+        common_reference_(common_reference<T>(logits.bound())),
         work_(plan_.strip_work(logits.depth())),
         keep_(gradient && fits(plan_, scratch.budget())),
         data_(scratch.take<T>(plan_.strip_size() * (keep_ ? plan_.strips() : 1))),
+        block_references_(scratch.take<T>(plan_.chunks() * (keep_ ? plan_.strips() : 1))),
         positives_(scratch.take<T>(plan_.rows)),
-        rows_(scratch.take<Line>(plan_.rows)),
-        columns_(scratch.take<Line>(plan_.rows)),
-        largest_(scratch.take<T>(plan_.chunks() * plan_.strip_rows)),
-        sums_(scratch.take<T>(plan_.chunks() * plan_.strip_rows)),
-        column_largest_(scratch.take<T>(plan_.chunks() * plan_.chunk)),
-        column_factor_(scratch.take<T>(plan_.chunks() * plan_.chunk)) {}
+        rows_(scratch, plan_.strips() * plan_.strip_rows),
+        columns_(scratch, plan_.chunks() * plan_.chunk),
+        sums_(scratch.take<ExpSum<T>>(plan_.chunks() * plan_.strip_rows)) {}
 
   W loss() {
-    for (Index j = 0; j < plan_.rows; ++j) columns_[j].others = {};
+    for (Index j = 0; j < plan_.rows; ++j) columns_.others[j] = {};
     for (Index index = 0; index < plan_.strips(); ++index) {
       const Strip<T> strip = this->strip(index);
       parallel_for(plan_.chunks(), work_, [&](Index c) {
         fill(strip, c);
-        sum_rows(strip, c);
-        sum_columns(strip, c);
+        T& reference = block_reference(index, c);
+        reference = find_reference(strip, c);
+        if (has_reference(reference))
+          sum_block(strip, c, reference);
+        else
+          sum_rows_and_columns(strip, c);
       });
       parallel_for(strip.rows, work_, [&](Index r) {
-        ExpSum<W>& others = rows_[strip.first + r].others;
+        ExpSum<W>& others = rows_.others[strip.first + r];
         others = {};
-        for (Index c = 0; c < plan_.chunks(); ++c)
-          others.add(W(largest_[c * plan_.strip_rows + r]), W(sums_[c * plan_.strip_rows + r]));
+        for (Index c = 0; c < plan_.chunks(); ++c) {
+          const ExpSum<T>& part = sums_[c * plan_.strip_rows + r];
+          others.add(W(part.reference), W(part.sum));
+        }
       });
     }
     W loss = 0;
-    for (Index i = 0; i < plan_.rows; ++i) {
-      rows_[i].softmax = row_softmax(W(positives_[i]), rows_[i].others);
-      columns_[i].softmax = row_softmax(W(positives_[i]), columns_[i].others);
-      loss += weights_[i] * (rows_[i].softmax.loss + columns_[i].softmax.loss) / 2;
-    }
+    for (Index i = 0; i < plan_.rows; ++i)
+      loss += weights_[i] / 2
+              * (rows_.finish(i, W(positives_[i]), weights_[i] / 2)
+                 + columns_.finish(i, W(positives_[i]), weights_[i] / 2));
     return loss;
   }
 
   /// Hands G to the logits; after loss().
   void gradient() {
-    constexpr Index kRowBlock = 60;
-    for (Index j = 0; j < plan_.rows; ++j) {
-      column_largest_[j] = reference(columns_[j]);
-      column_factor_[j] = T(weights_[j] / 2 * columns_[j].softmax.factor);
-    }
     for (Index index = 0; index < plan_.strips(); ++index) {
       const Strip<T> strip = this->strip(index);
       parallel_for(plan_.chunks(), work_, [&](Index c) {
-        if (!keep_) fill(strip, c);
-        differentiate(strip, c);
+        T& reference = block_reference(index, c);
+        if (!keep_) {
+          fill(strip, c);
+          reference = find_reference(strip, c);
+          if (has_reference(reference)) take_exponentials(strip, c, reference);
+        }
+        if (has_reference(reference))
+          differentiate_block(strip, c, reference);
+        else
+          differentiate_rows_and_columns(strip, c);
+        set_diagonal(strip, c);
         logits_.add_right(strip, c);
       });
-      parallel_for((strip.rows + kRowBlock - 1) / kRowBlock, work_, [&](Index block) {
-        const Index begin = block * kRowBlock;
-        logits_.set_left(strip, begin, (std::min)(begin + kRowBlock, strip.rows));
-      });
+      for_row_blocks(strip, work_,
+                     [&](Index begin, Index end) { logits_.set_left(strip, begin, end); });
     }
   }
 
  private:
-  /// One row or column.
-  struct Line {
-    ExpSum<W> others{};
-    RowSoftmax<W> softmax{};
+  static constexpr Index chunk = Kernel<T>::chunk;
+  using Lanes = Eigen::Array<T, chunk, 1>;
+
+  /// The softmaxes of all rows, or of all columns, as lists side by side.
+  struct Lines {
+    ExpSum<W>* others;
+    W* miss;       // w / 2 (1 - A_ii)
+    W* factor;     // w / 2 factor: G_ij has factor e^(s_ij - reference)
+    W* reference;  // of the exponentials; beyond any logit where there is no candidate
+
+    /// Padding has factor 0.
+    Lines(Scratch& scratch, Index padded_count)
+        : others(scratch.take<ExpSum<W>>(padded_count)),
+          miss(scratch.take<W>(padded_count)),
+          factor(scratch.take<W>(padded_count)),
+          reference(scratch.take<W>(padded_count)) {
+      for (Index i = 0; i < padded_count; ++i) factor[i] = reference[i] = 0;
+    }
+
+    /// Line i's loss, when its sum is complete.
+    W finish(Index i, W positive, W share) {
+      const RowSoftmax<W> softmax = row_softmax(positive, others[i]);
+      miss[i] = share * softmax.miss;
+      factor[i] = share * softmax.factor;
+      reference[i] = others[i].sum == 0 ? (std::numeric_limits<T>::max)() : others[i].reference;
+      return softmax.loss;
+    }
+
+    /// factor e^(reference - line's reference) of the lines `first` and following: times a block's
+    /// E it is the line's part of G. No row or column with a candidate in the block is as far away
+    /// as the limit, which keeps 0 * infinity out of the others.
+    template <Index kCount>
+    void block_factors(Index first, T block, T* result) const {
+      using Wides = Eigen::Array<W, kCount, 1>;
+      const Eigen::Map<const Wides> factors(factor + first), references(reference + first);
+      const Wides e = (W(block) - references).min(W(exponential_range<T>())).exp();
+      const Wides product = factors * e;
+      for (Index l = 0; l < kCount; ++l) result[l] = T(product[l]);
+    }
   };
 
   static bool fits(const StripPlan<T>& plan, std::size_t budget) {
@@ -101,10 +148,15 @@ class SymmetricRule {
     return plan_.strip(index, data_ + (keep_ ? index * plan_.strip_size() : 0));
   }
 
-  /// The logits of a chunk, with what is no negative at -inf; the positives go aside.
+  T& block_reference(Index index, Index c) const {
+    return block_references_[(keep_ ? index * plan_.chunks() : 0) + c];
+  }
+  static bool has_reference(T reference) { return reference != std::numeric_limits<T>::infinity(); }
+
+  /// The logits of a block, with what is no negative at -inf; the positives go aside.
   void fill(const Strip<T>& strip, Index c) {
     logits_.fill(strip, c);
-    const Index begin = c * plan_.chunk, end = plan_.chunk_end(c);
+    const Index begin = c * chunk, end = plan_.chunk_end(c);
     for (Index r = 0; r < strip.rows; ++r) {
       const Index i = strip.first + r;
       T* s = strip.at(r, begin);
@@ -113,71 +165,116 @@ class SymmetricRule {
     }
   }
 
-  void sum_rows(const Strip<T>& strip, Index c) {
+  /// The reference of a block, or infinity where one does not do.
+  [[nodiscard]] T find_reference(const Strip<T>& strip, Index c) const {
+    if (has_reference(common_reference_)) return common_reference_;
+    Lanes columns = Lanes::Constant(minus_infinity<T>);
+    T lowest = std::numeric_limits<T>::infinity();
     for (Index r = 0; r < strip.rows; ++r) {
-      const ChunkRow<T> row(strip.at(r, c * plan_.chunk));
+      const ChunkRow<T> row(strip.at(r, c * chunk));
+      columns = columns.max(row);
       const T largest = row.maxCoeff();
-      largest_[c * plan_.strip_rows + r] = largest;
-      sums_[c * plan_.strip_rows + r] =
-          largest == minus_infinity<T> ? T(0) : exp_or_zero(row - largest).sum();
+      if (largest != minus_infinity<T>) lowest = (std::min)(lowest, largest);
+    }
+    const T largest = columns.maxCoeff();
+    for (const T column : columns)
+      if (column != minus_infinity<T>) lowest = (std::min)(lowest, column);
+    if (largest == minus_infinity<T>) return 0;  // no candidate at all
+    return largest - lowest <= exponential_range<T>() ? largest
+                                                      : std::numeric_limits<T>::infinity();
+  }
+
+  /// E in place of S.
+  void take_exponentials(const Strip<T>& strip, Index c, T reference) const {
+    for (Index r = 0; r < strip.rows; ++r) {
+      ChunkRow<T> row(strip.at(r, c * chunk));
+      row = exp_or_zero(row - reference);
     }
   }
 
-  void sum_columns(const Strip<T>& strip, Index c) {
-    using Lanes = Eigen::Array<T, Kernel<T>::chunk, 1>;
-    const Index begin = c * plan_.chunk, end = plan_.chunk_end(c);
+  /// E in place of S, and its sums by rows and columns.
+  void sum_block(const Strip<T>& strip, Index c, T reference) {
+    Lanes columns = Lanes::Zero();
+    for (Index r = 0; r < strip.rows; ++r) {
+      ChunkRow<T> row(strip.at(r, c * chunk));
+      row = exp_or_zero(row - reference);
+      columns += row;
+      sums_[c * plan_.strip_rows + r] = {reference, row.sum()};
+    }
+    for (Index j = c * chunk; j < plan_.chunk_end(c); ++j)
+      columns_.others[j].add(W(reference), W(columns[j - c * chunk]));
+  }
+
+  /// The same sums, relative to each line's largest; S stays.
+  void sum_rows_and_columns(const Strip<T>& strip, Index c) {
     Lanes largest = Lanes::Constant(minus_infinity<T>);
     for (Index r = 0; r < strip.rows; ++r) {
-      const ChunkRow<T> row(strip.at(r, begin));
+      const ChunkRow<T> row(strip.at(r, c * chunk));
       largest = largest.max(row);
     }
-    // -inf - 0 where a column has no candidate; -inf - -inf would be nan.
-    const Lanes finite = largest.max(std::numeric_limits<T>::lowest());
+    // -inf - lowest is -inf where a column has no candidate; -inf - -inf would be nan.
+    const Lanes reference = largest.max(std::numeric_limits<T>::lowest());
     Lanes sum = Lanes::Zero();
     for (Index r = 0; r < strip.rows; ++r) {
-      const ChunkRow<T> row(strip.at(r, begin));
-      sum += exp_or_zero(row - finite);
+      const ChunkRow<T> row(strip.at(r, c * chunk));
+      sum += exp_or_zero(row - reference);
+      const T row_largest = (std::max)(row.maxCoeff(), std::numeric_limits<T>::lowest());
+      sums_[c * plan_.strip_rows + r] = {row_largest, exp_or_zero(row - row_largest).sum()};
     }
-    for (Index j = begin; j < end; ++j)
-      columns_[j].others.add(W(largest[j - begin]), W(sum[j - begin]));
+    for (Index j = c * chunk; j < plan_.chunk_end(c); ++j)
+      columns_.others[j].add(W(reference[j - c * chunk]), W(sum[j - c * chunk]));
   }
 
-  /// G of a chunk, in place of its logits.
-  void differentiate(const Strip<T>& strip, Index c) {
-    const Index begin = c * plan_.chunk, end = plan_.chunk_end(c);
-    const ChunkRow<T> column_largest(column_largest_ + begin);
-    const ChunkRow<T> column_factor(column_factor_ + begin);
+  /// G of a block in place of E, the diagonal apart.
+  void differentiate_block(const Strip<T>& strip, Index c, T reference) const {
+    alignas(64) T column_factors[std::size_t(chunk)];
+    columns_.template block_factors<chunk>(c * chunk, reference, column_factors);
+    const ChunkRow<T> columns(column_factors);
+    constexpr Index kRows = Kernel<T>::height;
+    T row_factors[std::size_t(kRows)];
+    for (Index r = 0; r < strip.rows; ++r) {
+      if (r % kRows == 0)
+        rows_.template block_factors<kRows>(strip.first + r, reference, row_factors);
+      ChunkRow<T> row(strip.at(r, c * chunk));
+      row *= columns + row_factors[r % kRows];
+    }
+  }
+
+  /// The same from S.
+  void differentiate_rows_and_columns(const Strip<T>& strip, Index c) const {
+    Lanes column_reference, column_factor;
+    for (Index l = 0; l < chunk; ++l) {
+      column_reference[l] = T(columns_.reference[c * chunk + l]);
+      column_factor[l] = T(columns_.factor[c * chunk + l]);
+    }
     for (Index r = 0; r < strip.rows; ++r) {
       const Index i = strip.first + r;
-      T* s = strip.at(r, begin);
-      ChunkRow<T> row(s);
-      const T factor = T(weights_[i] / 2 * rows_[i].softmax.factor);
-      row = factor * exp_or_zero(row - reference(rows_[i]))
-            + column_factor * exp_or_zero(row - column_largest);
-      if (begin <= i && i < end)
-        s[i - begin] = T(-weights_[i] / 2 * (rows_[i].softmax.miss + columns_[i].softmax.miss));
+      ChunkRow<T> row(strip.at(r, c * chunk));
+      row = T(rows_.factor[i]) * exp_or_zero(row - T(rows_.reference[i]))
+            + column_factor * exp_or_zero(row - column_reference);
     }
   }
 
-  /// What to take off logits before the exponential: 0 where there is no candidate.
-  static T reference(const Line& line) {
-    return line.others.sum == 0 ? T(0) : T(line.others.largest);
+  void set_diagonal(const Strip<T>& strip, Index c) const {
+    const Index begin = (std::max)(c * chunk, strip.first);
+    const Index end = (std::min)(plan_.chunk_end(c), strip.first + strip.rows);
+    for (Index i = begin; i < end; ++i)
+      *strip.at(i - strip.first, i) = T(-(rows_.miss[i] + columns_.miss[i]));
   }
 
   Logits& logits_;
   const StripPlan<T>& plan_;
   const Exclusions& excluded_;
   const MeanWeights<W>& weights_;
+  T common_reference_;
   double work_;
   bool keep_;
   T* data_;
+  T* block_references_;
   T* positives_;
-  Line* rows_;
-  Line* columns_;
-  T* largest_;         // of each chunk and row of a strip
-  T* sums_;            // of e^(s - largest), the same
-  T* column_largest_;  // of each column
-  T* column_factor_;
+  Lines rows_;
+  Lines columns_;
+  ExpSum<T>* sums_;  // of each chunk and row of a strip
 };
 
 }  // namespace contrastive::detail

@@ -59,7 +59,7 @@ class UniformityLoss {
 
   [[nodiscard]] T loss() const {
     const W n = W(rows_.count());
-    return T(all_.largest + std::log(all_.sum / (n * (n - 1))));
+    return T(all_.reference + std::log(all_.sum / (n * (n - 1))));
   }
 
   /// Once: it reuses the memory of the centred rows.
@@ -99,28 +99,26 @@ class UniformityLoss {
   void sum() {
     const StripPlan<T>& plan = logits_.plan();
     row_sums_ = scratch_.template take<ExpSum<W>>(plan.rows);
-    T* largest = scratch_.template take<T>(plan.chunks() * plan.strip_rows);
-    T* sums = scratch_.template take<T>(plan.chunks() * plan.strip_rows);
+    ExpSum<T>* sums = scratch_.template take<ExpSum<T>>(plan.chunks() * plan.strip_rows);
     for (Index index = 0; index < plan.strips(); ++index) {
       const Strip<T> strip = plan.strip(index, strip_);
       parallel_for(plan.chunks(), plan.strip_work(logits_.depth()), [&](Index c) {
         fill(strip, c);
         for (Index r = 0; r < strip.rows; ++r)
-          chunk_exponentials(strip.at(r, c * plan.chunk), largest[c * plan.strip_rows + r],
-                             sums[c * plan.strip_rows + r]);
+          sums[c * plan.strip_rows + r] =
+              chunk_exponentials(strip.at(r, c * plan.chunk), std::numeric_limits<T>::infinity());
       });
       for (Index r = 0; r < strip.rows; ++r) {
         ExpSum<W>& row = row_sums_[strip.first + r];
         row = {};
         for (Index c = 0; c < plan.chunks(); ++c)
-          row.add(W(largest[c * plan.strip_rows + r]), W(sums[c * plan.strip_rows + r]));
-        all_.add(row.largest, row.sum);
+          row.add(W(sums[c * plan.strip_rows + r].reference), W(sums[c * plan.strip_rows + r].sum));
+        all_.add(row.reference, row.sum);
       }
     }
   }
 
   void differentiate() {
-    constexpr Index kRowBlock = 60;
     const StripPlan<T>& plan = logits_.plan();
     const T factor = T(2 / all_.sum);
     const double work = plan.strip_work(logits_.depth());
@@ -133,16 +131,14 @@ class UniformityLoss {
           const Index i = strip.first + r;
           T* s = strip.at(r, begin);
           ChunkRow<T> row(s);
-          row = factor * exp_or_zero(row - T(all_.largest));
+          row = factor * exp_or_zero(row - T(all_.reference));
           if (begin <= i && i < end)
-            s[i - begin] =
-                T(-2 * row_sums_[i].sum * std::exp(row_sums_[i].largest - all_.largest) / all_.sum);
+            s[i - begin] = T(-2 * row_sums_[i].sum
+                             * std::exp(row_sums_[i].reference - all_.reference) / all_.sum);
         }
       });
-      parallel_for((strip.rows + kRowBlock - 1) / kRowBlock, work, [&](Index block) {
-        const Index begin = block * kRowBlock;
-        logits_.set_left(strip, begin, (std::min)(begin + kRowBlock, strip.rows));
-      });
+      for_row_blocks(strip, work,
+                     [&](Index first, Index last) { logits_.set_left(strip, first, last); });
     }
   }
 
