@@ -5,6 +5,7 @@
 
 #include <Eigen/Core>
 #include <type_traits>
+#include <utility>
 
 namespace contrastive::detail {
 
@@ -34,9 +35,21 @@ View<const typename Derived::Scalar> strided_view(const Derived& x) {
           Derived::IsRowMajor ? inner : outer};
 }
 
+template <class Derived, class = void>
+struct HasData : std::false_type {};
+template <class Derived>
+struct HasData<Derived, std::void_t<decltype(std::declval<const Derived&>().data())>>
+    : std::true_type {};
+
+/// Whether an expression's coefficients lie in memory. Some of Eigen's indexed views set the flag
+/// but give no pointer.
+template <class Derived>
+inline constexpr bool is_in_memory = (int(Derived::Flags) & int(Eigen::DirectAccessBit)) != 0
+                                     && HasData<Derived>::value;
+
 /// A view of any Eigen expression, for the duration of one full expression: matrices, maps and
 /// blocks are read where they are, anything else is evaluated once.
-template <class Derived, bool kDirect = (int(Derived::Flags) & int(Eigen::DirectAccessBit)) != 0>
+template <class Derived, bool kInMemory = is_in_memory<Derived>>
 class Bound {
  public:
   explicit Bound(const Eigen::MatrixBase<Derived>& x) : view_(strided_view(x.derived())) {}
