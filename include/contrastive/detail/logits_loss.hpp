@@ -61,9 +61,12 @@ class LogitsLoss {
 
  private:
   LogitsLoss(const char* function, const View<const T>& s, Workspace& workspace)
-      : scratch_(workspace), logits_(s) {
+      : scratch_(workspace), logits_(checked(function, s)) {}
+
+  static const View<const T>& checked(const char* function, const View<const T>& s) {
     check_square(function, "S", s);
     check_not_empty(function, "S", s);
+    return s;
   }
 
   template <class Options>

@@ -10,20 +10,22 @@
 
 namespace contrastive::detail {
 
-/// |x| = 2^-exponent / inverse. The exponent is 0 but for rows whose squares would leave the range
-/// of W, so that any finite row that is not zero can be divided by its length.
+/// |x| = length 2^-exponent. The exponent is 0 but for rows whose squares would leave the range of
+/// W, so that any finite row that is not zero can be divided by its length.
 template <class W>
 struct Norm {
-  W inverse = 0;  ///< 0 for a zero row
+  W length = 0;
   int exponent = 0;
 
+  /// x / |x|, and 0 for a zero row. A true division: a row with one entry becomes exactly 1 or -1.
   [[nodiscard]] W divide(W x) const {
-    if (exponent == 0) return x * inverse;
+    if (length == 0) return 0;
+    if (exponent == 0) return x / length;
     const int half = exponent / 2;  // in two steps, so that neither leaves the range early
-    return std::ldexp(std::ldexp(x, half) * inverse, exponent - half);
+    return std::ldexp(std::ldexp(x, half) / length, exponent - half);
   }
   /// May overflow to infinity.
-  [[nodiscard]] W value() const { return inverse == 0 ? W(0) : std::ldexp(1 / inverse, -exponent); }
+  [[nodiscard]] W value() const { return std::ldexp(length, -exponent); }
 };
 
 template <class T>
@@ -49,12 +51,12 @@ Norm<Wide<T>> row_norm(const T* x, Index stride, Index d) {
   };
   const W sum = sum_squares(0);
   // Between these bounds no square that matters has left the range of normal numbers.
-  if (sum > W(1e-240) && sum < W(1e300)) return {1 / std::sqrt(sum), 0};
+  if (sum > W(1e-240) && sum < W(1e300)) return {std::sqrt(sum), 0};
   W largest = 0;
   for (Index k = 0; k < d; ++k) largest = (std::max)(largest, std::fabs(W(x[k * stride])));
   if (largest == 0) return {};
   const int exponent = -std::ilogb(largest);
-  return {1 / std::sqrt(sum_squares(exponent)), exponent};
+  return {std::sqrt(sum_squares(exponent)), exponent};
 }
 
 }  // namespace contrastive::detail

@@ -134,13 +134,15 @@ class Side {
     if (similarity_ == Similarity::cosine) divide(i, unit);
   }
 
-  /// Divides W[width] by |x_i|.
+  /// Divides W[width] by |x_i|. Where W is wider than T a product does.
   void divide(Index i, W* values) const {
     const Norm<W>& norm = norms_[i];
-    if (norm.exponent == 0)
-      for (Index l = 0; l < width; ++l) values[l] *= norm.inverse;
-    else
+    if (!std::is_same_v<T, W> && norm.exponent == 0) {
+      const W inverse = 1 / norm.length;
+      for (Index l = 0; l < width; ++l) values[l] *= inverse;
+    } else {
       for (Index l = 0; l < width; ++l) values[l] = norm.divide(values[l]);
+    }
   }
 
   /// The rows begin .. begin + chunk - 1; rows of padding are zero.
