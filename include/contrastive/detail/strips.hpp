@@ -70,7 +70,7 @@ struct StripPlan {
 /// enough to use a panel several times, and enough of them for several threads.
 template <class T, class F>
 void for_row_blocks(const Strip<T>& strip, double work, const F& f) {
-  constexpr Index kBlock = 60;
+  constexpr Index kBlock = round_up(60, Kernel<T>::height);
   parallel_for((strip.rows + kBlock - 1) / kBlock, work, [&](Index block) {
     f(block * kBlock, (std::min)((block + 1) * kBlock, strip.rows));
   });
