@@ -145,12 +145,13 @@ class Side {
     }
   }
 
-  /// The rows begin .. begin + chunk - 1; rows of padding are zero.
+  /// The rows begin .. begin + chunk - 1. An operand's last group is filled up with zeros.
   void pack_block(Index begin, W factor) {
     const Index group = role_ == Role::left ? height : width;
+    const Index end = (std::min)(begin + chunk, round_up(n_, group));
     for (Index panel = 0; panel < padded_d_ / width; ++panel) {
       const Index count = (std::min)(width, d_ - panel * width);
-      for (Index i = begin; i < begin + chunk; ++i) {
+      for (Index i = begin; i < end; ++i) {
         W unit[std::size_t(width)] = {};
         if (i < n_) load(i, panel, unit);
         if (natural_ != nullptr) {
