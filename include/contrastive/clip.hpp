@@ -50,9 +50,8 @@ void clip_loss_grad(const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DP>&
   const char* function = "clip_loss_grad";
   const detail::Bound<DQ> q(Q);
   const detail::Bound<DP> p(P);
-  detail::ClipLoss<typename DQ::Scalar> core(function, q.view(), p.view(),
-                                             detail::resolve_scale(function, scale), options, true,
-                                             workspace);
+  detail::ClipLoss<typename DQ::Scalar> core(
+      function, q.view(), p.view(), detail::ScaleArgument(scale), options, true, workspace);
   result.loss = core.loss();
   core.write(detail::resized(result.dQ, Q.rows(), Q.cols()),
              detail::resized(result.dP, P.rows(), P.cols()));
@@ -82,8 +81,8 @@ template <class DQ, class DP, class Scale>
   const detail::Bound<DQ> q(Q);
   const detail::Bound<DP> p(P);
   return detail::ClipLoss<typename DQ::Scalar>(function, q.view(), p.view(),
-                                               detail::resolve_scale(function, scale), options,
-                                               false, workspace.get())
+                                               detail::ScaleArgument(scale), options, false,
+                                               workspace.get())
       .loss();
 }
 

@@ -62,8 +62,7 @@ void hard_negative_loss_grad(const Eigen::MatrixBase<DQ>& Q, const Eigen::Matrix
   const detail::Bound<DP> p(P);
   const detail::Bound<DN> n(N);
   detail::RowLoss<typename DQ::Scalar> core(function, q.view(), p.view(), n.view(),
-                                            detail::resolve_scale(function, scale), options, true,
-                                            workspace);
+                                            detail::ScaleArgument(scale), options, true, workspace);
   result.loss = core.loss();
   core.write(detail::resized(result.dQ, Q.rows(), Q.cols()),
              detail::resized(result.dP, P.rows(), P.cols()),
@@ -92,8 +91,8 @@ template <class DQ, class DP, class DN, class Scale>
   const detail::Bound<DP> p(P);
   const detail::Bound<DN> n(N);
   return detail::RowLoss<typename DQ::Scalar>(function, q.view(), p.view(), n.view(),
-                                              detail::resolve_scale(function, scale), options,
-                                              false, workspace.get())
+                                              detail::ScaleArgument(scale), options, false,
+                                              workspace.get())
       .loss();
 }
 

@@ -58,8 +58,7 @@ void info_nce_loss_grad(const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<
   const detail::Bound<DQ> q(Q);
   const detail::Bound<DP> p(P);
   detail::RowLoss<typename DQ::Scalar> core(function, q.view(), p.view(),
-                                            detail::resolve_scale(function, scale), options, true,
-                                            workspace);
+                                            detail::ScaleArgument(scale), options, true, workspace);
   result.loss = core.loss();
   core.write(detail::resized(result.dQ, Q.rows(), Q.cols()),
              detail::resized(result.dP, P.rows(), P.cols()), {});
@@ -89,8 +88,8 @@ template <class DQ, class DP, class Scale>
   const detail::Bound<DQ> q(Q);
   const detail::Bound<DP> p(P);
   return detail::RowLoss<typename DQ::Scalar>(function, q.view(), p.view(),
-                                              detail::resolve_scale(function, scale), options,
-                                              false, workspace.get())
+                                              detail::ScaleArgument(scale), options, false,
+                                              workspace.get())
       .loss();
 }
 

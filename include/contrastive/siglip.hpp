@@ -50,9 +50,8 @@ void siglip_loss_grad(const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DP
   const char* function = "siglip_loss_grad";
   const detail::Bound<DQ> q(Q);
   const detail::Bound<DP> p(P);
-  detail::SigLipLoss<typename DQ::Scalar> core(function, q.view(), p.view(),
-                                               detail::resolve_scale(function, scale), bias,
-                                               options, true, workspace);
+  detail::SigLipLoss<typename DQ::Scalar> core(
+      function, q.view(), p.view(), detail::ScaleArgument(scale), bias, options, true, workspace);
   result.loss = core.loss();
   core.write(detail::resized(result.dQ, Q.rows(), Q.cols()),
              detail::resized(result.dP, P.rows(), P.cols()));
@@ -83,8 +82,8 @@ template <class DQ, class DP, class Scale>
   const detail::Bound<DQ> q(Q);
   const detail::Bound<DP> p(P);
   return detail::SigLipLoss<typename DQ::Scalar>(function, q.view(), p.view(),
-                                                 detail::resolve_scale(function, scale), bias,
-                                                 options, false, workspace.get())
+                                                 detail::ScaleArgument(scale), bias, options, false,
+                                                 workspace.get())
       .loss();
 }
 

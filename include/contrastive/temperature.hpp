@@ -59,21 +59,33 @@ template <class Real>
 
 namespace detail {
 
+/// A Temperature or a LogScale on its way to a core.
+struct ScaleArgument {
+  bool learned;
+  double value;  ///< tau or alpha
+  double max_scale;
+
+  template <class S>
+  explicit ScaleArgument(const S& scale) : learned(std::is_same_v<S, LogScale>) {
+    static_assert(std::is_same_v<S, Temperature> || std::is_same_v<S, LogScale>,
+                  "contrastive: the scale is a Temperature{tau} or a LogScale{alpha}");
+    if constexpr (std::is_same_v<S, LogScale>) {
+      value = scale.alpha;
+      max_scale = scale.max_scale;
+    } else {
+      value = scale.tau;
+      max_scale = no_limit;
+    }
+  }
+};
+
 /// A scale as the cores see it.
 struct Scale {
   long double value = 1;
   bool passes = true;  ///< whether the derivative by alpha passes (see LogScale)
 };
 
-template <class Other>
-Scale resolve_scale(const char* /*function*/, const Other& /*scale*/) {
-  static_assert(std::is_same_v<Other, Temperature>,
-                "contrastive: the scale is a Temperature{tau} or a LogScale{alpha}");
-  return {};
-}
-
-inline Scale resolve_scale(const char* function, const Temperature& temperature) {
-  const double tau = temperature.tau;
+inline Scale resolve_temperature(const char* function, double tau) {
   if (!(tau > 0) || !std::isfinite(tau))
     refuse(function, "temperature is " + number(tau) + ", it must be positive and finite");
   if (!std::isfinite(1 / tau))
@@ -81,9 +93,7 @@ inline Scale resolve_scale(const char* function, const Temperature& temperature)
   return {1 / static_cast<long double>(tau), true};
 }
 
-inline Scale resolve_scale(const char* function, const LogScale& log_scale) {
-  const double alpha = log_scale.alpha;
-  const double max_scale = log_scale.max_scale;
+inline Scale resolve_log_scale(const char* function, double alpha, double max_scale) {
   if (!std::isfinite(alpha)) refuse(function, "log_scale alpha is " + number(alpha));
   if (!(max_scale > 0))
     refuse(function, "max_scale is " + number(max_scale) + ", it must be positive");
@@ -92,11 +102,23 @@ inline Scale resolve_scale(const char* function, const LogScale& log_scale) {
   const long double scale =
       std::fmin(std::exp(static_cast<long double>(alpha)), static_cast<long double>(max_scale));
   const double limit = std::log(max_scale);
-  // Finite, so the conversion is defined unless alpha is huge; then it is above any limit anyway.
+  // Beyond 1e4 alpha is above any limit that a float could hold.
   const bool was_float =
       std::fabs(alpha) < 1e4 && static_cast<double>(static_cast<float>(alpha)) == alpha;
   const bool at_limit = was_float && alpha <= static_cast<double>(static_cast<float>(limit));
   return {scale, alpha <= limit || at_limit};
+}
+
+/// Checks the scale, also that it fits the scalar type T.
+template <class T>
+Scale resolve(const char* function, const ScaleArgument& argument) {
+  const Scale scale = argument.learned
+                          ? resolve_log_scale(function, argument.value, argument.max_scale)
+                          : resolve_temperature(function, argument.value);
+  if (!(scale.value <= static_cast<long double>((std::numeric_limits<T>::max)())))
+    refuse(function,
+           "the scale " + number(static_cast<double>(scale.value)) + " overflows the scalar type");
+  return scale;
 }
 
 /// Whether a loss with this scale returns d_log_scale.

@@ -17,12 +17,6 @@ Wide<T> largest_logit(Index terms) {
 }
 
 template <class T>
-void check_scale(const char* function, const Scale& scale) {
-  if (!(scale.value <= static_cast<long double>((std::numeric_limits<T>::max)())))
-    refuse(function, "the scale " + number(double(scale.value)) + " overflows the scalar type");
-}
-
-template <class T>
 void check_pairs(const char* function, const View<const T>& q, const View<const T>& p) {
   check_same_shape(function, "Q", q, "P", p);
   check_not_empty(function, "Q", q);

@@ -25,7 +25,7 @@ class PairLoss {
   void write(const View<T>& dq, const View<T>& dp) const { logits_.unpack(dq, dp, {}); }
 
  protected:
-  PairLoss(const Scale& scale, Workspace& workspace) : scratch_(workspace), scale_(scale) {}
+  explicit PairLoss(Workspace& workspace) : scratch_(workspace) {}
 
   /// Checks options, contents and logits, which must not exceed `limit`, and packs.
   template <class Options>
@@ -44,7 +44,7 @@ class PairLoss {
   }
 
   Scratch scratch_;
-  Scale scale_;
+  Scale scale_{};
   EmbeddingLogits<T> logits_{};
   Exclusions excluded_{};
   MeanWeights<W> weights_{};
@@ -54,11 +54,12 @@ class PairLoss {
 template <class T>
 class ClipLoss : public PairLoss<T> {
  public:
-  ClipLoss(const char* function, const View<const T>& q, const View<const T>& p, const Scale& scale,
-           const SoftmaxOptions& options, bool gradient, Workspace& workspace)
-      : PairLoss<T>(scale, workspace) {
+  ClipLoss(const char* function, const View<const T>& q, const View<const T>& p,
+           const ScaleArgument& scale, const SoftmaxOptions& options, bool gradient,
+           Workspace& workspace)
+      : PairLoss<T>(workspace) {
     check_pairs(function, q, p);
-    check_scale<T>(function, scale);
+    this->scale_ = resolve<T>(function, scale);
     refuse_negative_options(function, options);
     this->prepare(function, q, p, options, largest_logit<T>(1), gradient);
     SymmetricRule<T, EmbeddingLogits<T>> rule(this->logits_, this->excluded_, this->weights_,
@@ -72,11 +73,11 @@ template <class T>
 class SigLipLoss : public PairLoss<T> {
  public:
   SigLipLoss(const char* function, const View<const T>& q, const View<const T>& p,
-             const Scale& scale, double bias, const SigLipOptions& options, bool gradient,
+             const ScaleArgument& scale, double bias, const SigLipOptions& options, bool gradient,
              Workspace& workspace)
-      : PairLoss<T>(scale, workspace) {
+      : PairLoss<T>(workspace) {
     check_pairs(function, q, p);
-    check_scale<T>(function, scale);
+    this->scale_ = resolve<T>(function, scale);
     check_finite(function, "bias", bias);
     this->prepare(function, q, p, options, largest_logit<T>(q.rows) - Wide<T>(std::fabs(bias)),
                   gradient);

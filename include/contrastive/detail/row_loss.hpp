@@ -15,11 +15,12 @@ class RowLoss {
   using W = Wide<T>;
 
   /// InfoNCE: no extra negatives.
-  RowLoss(const char* function, const View<const T>& q, const View<const T>& p, const Scale& scale,
-          const SoftmaxOptions& options, bool gradient, Workspace& workspace)
-      : scratch_(workspace), scale_(scale) {
+  RowLoss(const char* function, const View<const T>& q, const View<const T>& p,
+          const ScaleArgument& scale, const SoftmaxOptions& options, bool gradient,
+          Workspace& workspace)
+      : scratch_(workspace) {
     check_pairs(function, q, p);
-    check_scale<T>(function, scale);
+    scale_ = resolve<T>(function, scale);
     refuse_negative_options(function, options);
     check_pair_options(function, options, q.rows);
     check_embeddings(function, "Q", q, options.similarity);
@@ -29,12 +30,12 @@ class RowLoss {
 
   /// Hard negatives: the rows of n.
   RowLoss(const char* function, const View<const T>& q, const View<const T>& p,
-          const View<const T>& n, const Scale& scale, const SoftmaxOptions& options, bool gradient,
-          Workspace& workspace)
-      : scratch_(workspace), scale_(scale) {
+          const View<const T>& n, const ScaleArgument& scale, const SoftmaxOptions& options,
+          bool gradient, Workspace& workspace)
+      : scratch_(workspace) {
     check_pairs(function, q, p);
     check_negatives(function, q, n);
-    check_scale<T>(function, scale);
+    scale_ = resolve<T>(function, scale);
     check_pair_options(function, options, q.rows);
     check_negative_options(function, options, q.rows, n.rows);
     check_embeddings(function, "Q", q, options.similarity);
@@ -79,7 +80,7 @@ class RowLoss {
   }
 
   Scratch scratch_;
-  Scale scale_;
+  Scale scale_{};
   EmbeddingLogits<T> logits_{};
   OwnNegatives<T> own_{};
   W loss_ = 0;

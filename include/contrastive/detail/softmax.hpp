@@ -36,6 +36,21 @@ struct ExpSum {
   }
 };
 
+/// How far logits may lie below a reference that is not their own largest, before exponentials lose
+/// what matters: at the far end they are still 10^11 times the smallest normal number or more.
+template <class T>
+T exponential_range() {
+  return T(0.7) * -std::log((std::numeric_limits<T>::min)());
+}
+
+/// A reference that serves all logits of a batch whose magnitudes are at most `bound`, or infinity
+/// where the bound is too wide for one.
+template <class T>
+T common_reference(Wide<T> bound) {
+  return 2 * bound <= Wide<T>(exponential_range<T>()) ? T(bound)
+                                                      : std::numeric_limits<T>::infinity();
+}
+
 /// The loss of one row, and what its gradient is made of:
 ///
 ///     loss      = log sum_j e^(s_j) - s_pos, the positive among the j
@@ -55,11 +70,11 @@ RowSoftmax<W> row_softmax(W positive, const ExpSum<W>& others) {
   if (others.sum == 0) return {};  // no other candidate: probability one
   const W gap = others.reference - positive;
   RowSoftmax<W> row;
-  if (gap < W(300)) {
+  if (gap <= W(1.01) * exponential_range<W>()) {
     const W ratio = others.sum * std::exp(gap);
     row.loss = std::log1p(ratio);
     row.factor = std::exp(gap) / (1 + ratio);
-  } else {  // the positive weighs nothing
+  } else {  // beyond any common reference, so the sum is at least 1 and the positive weighs nothing
     row.loss = gap + std::log(others.sum);
     row.factor = 1 / others.sum;
   }
@@ -67,26 +82,13 @@ RowSoftmax<W> row_softmax(W positive, const ExpSum<W>& others) {
   return row;
 }
 
-/// How far logits may lie below a reference that is not their own largest, before exponentials lose
-/// what matters: at the far end they are still 10^11 times the smallest normal number or more.
-template <class T>
-T exponential_range() {
-  return T(0.7) * -std::log((std::numeric_limits<T>::min)());
-}
-
-/// A reference that serves all logits of a batch whose magnitudes are at most `bound`, or infinity
-/// where the bound is too wide for one.
-template <class T>
-T common_reference(Wide<T> bound) {
-  return 2 * bound <= Wide<T>(exponential_range<T>()) ? T(bound)
-                                                      : std::numeric_limits<T>::infinity();
-}
-
-/// e^x, and exactly 0 below the normal numbers (for -inf too, which stands for "no candidate").
+/// e^x where that is a normal number, and exactly 0 below (for -inf too, which stands for "no
+/// candidate"). The second factor is 1 or 0: Eigen has no vectorised selection.
 template <class Derived>
 auto exp_or_zero(const Eigen::ArrayBase<Derived>& x) {
   using T = typename Derived::Scalar;
-  return (x.derived().exp() - (std::numeric_limits<T>::min)()).max(T(0));
+  const T lowest = std::log((std::numeric_limits<T>::min)());
+  return x.derived().exp() * ((x.derived() - lowest) * T(1e30)).max(T(0)).min(T(1));
 }
 
 }  // namespace contrastive::detail

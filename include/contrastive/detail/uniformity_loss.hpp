@@ -31,7 +31,8 @@ class UniformityLoss {
     if (z.rows < 2)
       refuse(function, std::string(argument) + " has 1 row, uniformity needs at least 2");
     check_positive(function, "t", t);
-    check_scale<T>(function, {2 * static_cast<long double>(t), true});
+    if (!(t <= static_cast<double>((std::numeric_limits<T>::max)() / 2)))
+      refuse(function, "t is " + number(t) + ", 2t overflows the scalar type");
     check_embeddings(function, argument, z, similarity);
 
     rows_.measure(scratch_);
