@@ -77,8 +77,9 @@ SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
         const W w = weights[i];
         SigmoidSums<W>& part = parts[c * plan.strip_rows + r];
         // softplus(x) = max(x, 0) + log1p(e) and σ(x) = (x < 0 ? e : 1) / (1 + e); 0 at -inf.
-        part.loss = W(x.max(T(0)).sum()) + sum_log1p<T>(e);
-        row = e.max((x * T(1e30)).max(T(0)).min(T(1))) / (T(1) + e);
+        part.loss = W((x.max)(T(0)).sum()) + sum_log1p<T>(e);
+        const Lanes is_positive = (((x * T(1e30)).max)(T(0)).min)(T(1));
+        row = (e.max)(is_positive) / (T(1) + e);
         part.d_bias = W(row.sum());
         if (gradient) row *= T(w);
         if (has_positive) {

@@ -88,7 +88,7 @@ template <class Derived>
 auto exp_or_zero(const Eigen::ArrayBase<Derived>& x) {
   using T = typename Derived::Scalar;
   const T lowest = std::log((std::numeric_limits<T>::min)());
-  return x.derived().exp() * ((x.derived() - lowest) * T(1e30)).max(T(0)).min(T(1));
+  return x.derived().exp() * ((((x.derived() - lowest) * T(1e30)).max)(T(0)).min)(T(1));
 }
 
 }  // namespace contrastive::detail

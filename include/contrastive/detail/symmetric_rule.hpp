@@ -134,7 +134,7 @@ class SymmetricRule {
     void block_factors(Index first, T block, T* result) const {
       using Wides = Eigen::Array<W, kCount, 1>;
       const Eigen::Map<const Wides> factors(factor + first), references(reference + first);
-      const Wides e = (W(block) - references).min(W(exponential_range<T>())).exp();
+      const Wides e = ((W(block) - references).min)(W(exponential_range<T>())).exp();
       const Wides product = factors * e;
       for (Index l = 0; l < kCount; ++l) result[l] = T(product[l]);
     }
@@ -172,7 +172,7 @@ class SymmetricRule {
     T lowest = std::numeric_limits<T>::infinity();
     for (Index r = 0; r < strip.rows; ++r) {
       const ChunkRow<T> row(strip.at(r, c * chunk));
-      columns = columns.max(row);
+      columns = (columns.max)(row);
       const T largest = row.maxCoeff();
       if (largest != minus_infinity<T>) lowest = (std::min)(lowest, largest);
     }
@@ -210,10 +210,10 @@ class SymmetricRule {
     Lanes largest = Lanes::Constant(minus_infinity<T>);
     for (Index r = 0; r < strip.rows; ++r) {
       const ChunkRow<T> row(strip.at(r, c * chunk));
-      largest = largest.max(row);
+      largest = (largest.max)(row);
     }
     // -inf - lowest is -inf where a column has no candidate; -inf - -inf would be nan.
-    const Lanes reference = largest.max(std::numeric_limits<T>::lowest());
+    const Lanes reference = (largest.max)(std::numeric_limits<T>::lowest());
     Lanes sum = Lanes::Zero();
     for (Index r = 0; r < strip.rows; ++r) {
       const ChunkRow<T> row(strip.at(r, c * chunk));
