@@ -70,11 +70,12 @@ RowSoftmax<W> row_softmax(W positive, const ExpSum<W>& others) {
   if (others.sum == 0) return {};  // no other candidate: probability one
   const W gap = others.reference - positive;
   RowSoftmax<W> row;
-  if (gap <= W(1.01) * exponential_range<W>()) {
-    const W ratio = others.sum * std::exp(gap);
+  if (gap + std::log(others.sum) < W(300)) {
+    const W half = std::exp(gap / 2);  // e^gap in two steps: it may overflow where the sum is tiny
+    const W ratio = others.sum * half * half;
     row.loss = std::log1p(ratio);
-    row.factor = std::exp(gap) / (1 + ratio);
-  } else {  // beyond any common reference, so the sum is at least 1 and the positive weighs nothing
+    row.factor = half / (1 + ratio) * half;
+  } else {  // the positive weighs nothing
     row.loss = gap + std::log(others.sum);
     row.factor = 1 / others.sum;
   }

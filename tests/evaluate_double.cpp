@@ -1,0 +1,5 @@
+#include "support/evaluate.ipp"
+
+namespace contrastive_tests {
+CONTRASTIVE_TESTS_INSTANTIATE(double)
+}  // namespace contrastive_tests

@@ -1,0 +1,175 @@
+// Losses far below one, and gradients far below their neighbours, keep their digits.
+#include "support/build.hpp"
+#include "support/catch.hpp"
+#include "support/check.hpp"
+#include "support/problems.hpp"
+
+using namespace contrastive_tests;
+
+namespace {
+
+constexpr Loss softmax_losses[] = {Loss::info_nce, Loss::clip, Loss::hard_negative};
+
+/// B pairs in d dimensions whose positives lie at a distance of about `noise` from the queries, at
+/// a low temperature: each row's loss is exp(-(1 - c) / tau), of very different sizes.
+Problem nearly_separable(Loss loss, Index batch, Index d, double noise, std::uint64_t seed) {
+  Random random(seed);
+  Problem problem;
+  problem.loss = loss;
+  problem.temperature = 0.01;
+  const Matrix q = random.normal_matrix(batch, d);
+  const Matrix shift = random.normal_matrix(batch, d);
+  problem.inputs = {q, q + static_cast<Real>(noise) * shift};
+  if (loss == Loss::hard_negative) problem.inputs.push_back(random.normal_matrix(batch, d));
+  for (Matrix& x : problem.inputs)  // exact in float, so that one oracle serves both
+    x = x.unaryExpr([](Real v) { return static_cast<Real>(static_cast<float>(v)); });
+  return problem;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("exactness: a tiny loss keeps its digits", "[exactness]", float, double) {
+  // log(1 + exp(-x)) for logits that are exact: off by the roundings of exp and log1p alone, and by
+  // x 2^-24 where the scale that makes the logit is rounded.
+  for (const Real x : {5, 12, 21, 46, 80}) {
+    const Matrix l = x * identity(2);
+    const Real expected = std::log1p(std::exp(-x));  // from 7e-3 down to 2e-35
+    const Real tolerance = 16 * epsilon<TestType>;
+    CAPTURE(x);
+    for (const Loss loss : {Loss::info_nce_logits, Loss::clip_logits}) {
+      const Answer got = evaluate<TestType>(logits_problem(loss, l));
+      CHECK(relative_error(got.value, expected) <= tolerance);
+      const Real g = std::exp(-x) / (1 + std::exp(-x)) / 2;
+      CHECK(relative_error(got.gradients[0], matrix({{-1, 1}, {1, -1}}) * g) <= tolerance);
+      CHECK(got.gradients[0](0, 0) == -got.gradients[0](0, 1));
+    }
+    for (const Loss loss : softmax_losses) {
+      Problem problem = dot_problem(loss, {identity(2), l}, 1);
+      if (loss == Loss::hard_negative) problem.inputs.push_back(Matrix(0, 2));
+      CHECK(relative_error(evaluate_value<TestType>(problem), expected) <= tolerance);
+    }
+    Problem sigmoid = logits_problem(Loss::siglip_logits, 2 * l - Matrix::Constant(2, 2, x));
+    CHECK(relative_error(evaluate_value<TestType>(sigmoid), 2 * expected) <= tolerance);
+    sigmoid.inputs[0] = 2 * l;
+    sigmoid.bias = static_cast<double>(-x);
+    CHECK(relative_error(evaluate_value<TestType>(sigmoid), 2 * expected) <= tolerance);
+  }
+}
+
+TEST_CASE("exactness: losses of 1e-9 and 1e-20 among many candidates", "[exactness]") {
+  for (const Real size : {1e-9L, 1e-20L, 1e-30L}) {
+    const Index batch = 100;
+    const Real x = -std::log(size / (batch - 1));
+    const Matrix l = x * identity(batch);
+    for (const Loss loss : {Loss::info_nce_logits, Loss::clip_logits}) {
+      const Problem problem = logits_problem(loss, l);
+      const Answer expected = oracle_answer(problem);
+      REQUIRE(relative_error(expected.value, size) < 1e-8L);
+      // x itself is rounded to the scalar type: 2^-24 x for float.
+      CHECK(relative_error(evaluate_value<double>(problem), expected.value)
+            <= 4 * x * epsilon<double>);
+      CHECK(relative_error(evaluate_value<float>(problem), expected.value)
+            <= 4 * x * epsilon<float>);
+    }
+  }
+}
+
+TEST_CASE("exactness: each row of the gradient of a nearly separable batch", "[exactness]") {
+  for (const Loss loss : softmax_losses)
+    for (const Index batch : {6, 30, 100})
+      for (const double noise : {0.05, 0.3}) {
+        const Problem problem = nearly_separable(loss, batch, 16, noise, 51);
+        const Answer expected = oracle_answer(problem);
+        CAPTURE(describe(loss).function, batch, noise, expected.value);
+        const Answer single = evaluate<float>(problem);
+        const Answer twice = evaluate<double>(problem);
+        // A float logit at scale 100 is uncertain by about 100 2^-24 = 6e-6, a few times of which
+        // add up in a row: 1e-4 of the row's own size.
+        CHECK(relative_error(single.value, expected.value) <= 1e-4L);
+        CHECK(relative_error(twice.value, expected.value) <= 1e-12L);
+        for (std::size_t k = 0; k < expected.gradients.size(); ++k) {
+          CAPTURE(k);
+          // Rows of less than 1e-30 are made of numbers that a float has no full digits for.
+          CHECK(relative_error_by_row(single.gradients[k], expected.gradients[k], 1e-30L) <= 1e-4L);
+          CHECK(relative_error_by_row(twice.gradients[k], expected.gradients[k]) <= 1e-11L);
+        }
+      }
+}
+
+TEST_CASE("exactness: the sums over a batch do not wear a float out", "[exactness]") {
+  // 2,000 equal rows: a loss of log 2000 each, whose running sum in float would lose digits.
+  const Index batch = 2000;
+  Problem problem =
+      dot_problem(Loss::info_nce, {Matrix::Ones(batch, 1), Matrix::Ones(batch, 1)}, 1);
+  const Real expected = std::log(static_cast<Real>(batch));
+  for (const Loss loss : {Loss::info_nce, Loss::clip}) {
+    problem.loss = loss;
+    CHECK(relative_error(evaluate_value<float>(problem), expected) <= 4 * epsilon<float>);
+  }
+  problem.loss = Loss::siglip;  // 2000 (log 2) a row
+  problem.inputs[0].setZero();
+  CHECK(relative_error(evaluate_value<float>(problem), batch * std::log(Real(2)))
+        <= 4 * epsilon<float>);
+  // Alignment of rows that are all 1/3 apart.
+  Problem alignment = dot_problem(
+      Loss::alignment, {Matrix::Zero(batch * 10, 1), Matrix::Constant(batch * 10, 1, 1 / 3.0F)}, 1);
+  CHECK(relative_error(evaluate_value<float>(alignment), static_cast<Real>(1 / 3.0F * (1 / 3.0F)))
+        <= 4 * epsilon<float>);
+}
+
+TEST_CASE("exactness: large logits and small ones in one row", "[exactness]") {
+  Random random(52);
+  for (const Loss loss : {Loss::info_nce_logits, Loss::clip_logits, Loss::siglip_logits}) {
+    Problem problem = logits_problem(loss, 256 * random.normal_matrix(60, 60));
+    const Answer expected = oracle_answer(problem);
+    // Differences of logits of up to 1000 round by 1000 2^-24 in float.
+    check_answer(evaluate<double>(problem), expected, 1000 * epsilon<double>);
+    check_answer(evaluate<float>(problem), expected, 1000 * epsilon<float>);
+  }
+}
+
+TEMPLATE_TEST_CASE("exactness: a row whose logits all lie far below the others'", "[exactness]",
+                   float, double) {
+  // Row 1 lies about `depth` below the largest logit of all, its positive 8 below its largest: its
+  // loss is log(1 + e^8), whatever its exponentials relative to the largest logit are.
+  for (int step = 0; step <= 80; ++step) {
+    const Real depth = step <= 40 ? 40 + step : 480 + (step - 40);
+    const Real top = depth / 2;
+    Problem problem = logits_problem(Loss::clip_logits, Matrix::Zero(3, 3));
+    problem.inputs[0].row(0) << 0, top, top - 30;
+    problem.inputs[0].row(1) << top - depth, top - depth - 8, top - depth - 60;
+    problem.inputs[0].row(2) << top - 30, top - 30, 0;
+    problem.weights = {0, 1, 0};
+    CAPTURE(depth);
+    for (const Loss loss : {Loss::clip_logits, Loss::info_nce_logits}) {
+      problem.loss = loss;
+      const Answer expected = oracle_answer(problem);
+      // Logits of up to 560 round in their differences.
+      const Real tolerance = 600 * epsilon<TestType>;
+      check_answer(evaluate<TestType>(problem), expected, tolerance, underflow<TestType>);
+    }
+    // The same as dot products: Q = I.
+    problem.loss = Loss::clip;
+    problem.cosine = false;
+    problem.inputs = {identity(3), Matrix(problem.inputs[0].transpose())};
+    const Answer expected = oracle_answer(problem);
+    const Answer got = evaluate<TestType>(problem);
+    CHECK(relative_error(got.value, expected.value) <= 600 * epsilon<TestType>);
+    CHECK(relative_error(got.gradients[1], expected.gradients[1], underflow<TestType>)
+          <= 600 * epsilon<TestType>);
+  }
+}
+
+TEMPLATE_TEST_CASE("exactness: uniformity of rows far from the origin", "[exactness]", float,
+                   double) {
+  // Distances of about 1 between rows at 1e4: to hold them, the rows' mean has to be taken off
+  // first.
+  Random random(53);
+  Problem problem = plain_problem(Loss::uniformity, 20, 3, random);
+  problem.cosine = false;
+  problem.inputs[0] = 0.5L * problem.inputs[0] + Matrix::Constant(20, 3, 8192);
+  problem.inputs[0] =
+      problem.inputs[0].unaryExpr([](Real v) { return static_cast<Real>(static_cast<float>(v)); });
+  const Answer expected = oracle_answer(problem);
+  check_answer(evaluate<TestType>(problem), expected, 200 * epsilon<TestType>);
+}

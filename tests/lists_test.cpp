@@ -1,0 +1,82 @@
+// Lists of ids and weights are views of whatever the caller has.
+#include <array>
+#include <contrastive/contrastive.hpp>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/random.hpp"
+
+using namespace contrastive;
+
+namespace {
+
+using Ids = Eigen::Matrix<std::int64_t, Eigen::Dynamic, 1>;
+using IdTable = Eigen::Matrix<std::int64_t, Eigen::Dynamic, Eigen::Dynamic>;
+
+double loss_with(const List<std::int64_t>& ids, const List<double>& weights) {
+  contrastive_tests::Random random(9);
+  const Eigen::MatrixXd Q = random.normal_matrix(4, 3).cast<double>();
+  const Eigen::MatrixXd P = random.normal_matrix(4, 3).cast<double>();
+  SoftmaxOptions options;
+  options.pos_ids = ids;
+  options.weights = weights;
+  return info_nce_loss(Q, P, Temperature{0.5}, options);
+}
+
+}  // namespace
+
+TEST_CASE("lists: every kind of container gives the same", "[lists]") {
+  const std::vector<std::int64_t> ids = {1, 2, 1, 3};
+  const std::vector<double> weights = {1, 0.5, 2, 3};
+  const double expected = loss_with(ids, weights);
+  CHECK(expected != loss_with({}, weights));
+  CHECK(expected != loss_with(ids, {}));
+
+  const std::array<std::int64_t, 4> array = {1, 2, 1, 3};
+  CHECK(loss_with(array, weights) == expected);
+
+  const Ids vector = Eigen::Map<const Ids>(ids.data(), 4);
+  CHECK(loss_with(vector, weights) == expected);
+
+  Ids longer(6);
+  longer << 9, 1, 2, 1, 3, 9;
+  CHECK(loss_with(longer.segment(1, 4), weights) == expected);
+
+  IdTable table = IdTable::Constant(3, 4, 9);
+  table.row(1) << 1, 2, 1, 3;  // its elements lie 3 apart
+  CHECK(loss_with(table.row(1), weights) == expected);
+  table = IdTable::Constant(4, 3, 9);
+  table.col(2) << 1, 2, 1, 3;
+  CHECK(loss_with(table.col(2), weights) == expected);
+
+  const std::vector<std::int64_t> spread = {1, 0, 2, 0, 1, 0, 3, 0};
+  CHECK(loss_with(Eigen::Map<const Ids, 0, Eigen::InnerStride<2>>(spread.data(), 4), weights)
+        == expected);
+
+  Eigen::MatrixXd weight_table = Eigen::MatrixXd::Constant(2, 4, -1);
+  weight_table.row(0) << 1, 0.5, 2, 3;
+  CHECK(loss_with(ids, weight_table.row(0)) == expected);
+  const Eigen::Vector4d fixed(1, 0.5, 2, 3);
+  CHECK(loss_with(ids, fixed) == expected);
+}
+
+TEST_CASE("lists: an empty one is none", "[lists]") {
+  const double expected = loss_with({}, {});
+  CHECK(loss_with(std::vector<std::int64_t>{}, std::vector<double>{}) == expected);
+  CHECK(loss_with(Ids(), Eigen::VectorXd()) == expected);
+}
+
+TEST_CASE("lists: of offsets, strided", "[lists]") {
+  contrastive_tests::Random random(10);
+  const Eigen::MatrixXd Q = random.normal_matrix(3, 3).cast<double>();
+  const Eigen::MatrixXd N = random.normal_matrix(5, 3).cast<double>();
+  IdTable table = IdTable::Constant(2, 4, 9);
+  table.row(0) << 0, 2, 2, 5;
+  const std::vector<std::int64_t> offsets = {0, 2, 2, 5};
+  SoftmaxOptions options;
+  options.scope = NegativeScope::own;
+  options.neg_offsets = offsets;
+  const double expected = hard_negative_loss(Q, Q, N, Temperature{0.5}, options);
+  options.neg_offsets = table.row(0);
+  CHECK(hard_negative_loss(Q, Q, N, Temperature{0.5}, options) == expected);
+}

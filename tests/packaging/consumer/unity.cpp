@@ -1,0 +1,3 @@
+// Both translation units in one, as a unity build makes it.
+#include "main.cpp"
+#include "other.cpp"

@@ -1,0 +1,179 @@
+// Calls every loss once and compares it with what a pencil gives. The packaging tests compile this
+// program under many flags and macros; whatever those are, the numbers must be the same.
+#ifdef DEFINE_MIN_MAX  // as <windows.h> does; the standard headers themselves do not survive it
+#include <Eigen/Core>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+#define min(a, b) (((a) < (b)) ? (a) : (b))
+#define max(a, b) (((a) > (b)) ? (a) : (b))
+#endif
+
+#include <contrastive/contrastive.hpp>
+
+#if defined(DEFINE_MIN_MAX) && !(defined(min) && defined(max))
+#error "a header of contrastive undefines the user's macros"
+#endif
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+namespace every_loss {
+
+inline int failures = 0;
+
+inline void expect(const char* what, double value, double expected) {
+  if (std::fabs(value - expected) <= 2e-6) return;
+  std::printf("%s is %.9g, expected %.9g\n", what, value, expected);
+  ++failures;
+}
+
+template <class Scalar>
+void check() {
+  using namespace contrastive;
+  using Matrix = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic>;
+
+  // Two pairs whose logits are the identity, and one extra negative whose logits are zero.
+  const Matrix q = Matrix::Identity(2, 3), p = Matrix::Identity(2, 3);
+  const Matrix n = Matrix::Identity(3, 3).bottomRows(1);
+  const Matrix s = Matrix::Identity(2, 2);
+  const Temperature one{1.0};
+  const LogScale learned{0.0};
+  Workspace workspace;
+
+  const double e = std::exp(1.0);
+  const double row = std::log1p(1 / e);        // -log softmax of a row (1, 0)
+  const double wrong = 1 / (1 + e);            // the probability of the 0 in it
+  const double sigmoid = row + std::log(2.0);  // softplus(-1) + softplus(0)
+  const double root2 = std::sqrt(2.0);
+
+  SoftmaxOptions dot;
+  dot.similarity = Similarity::dot;
+  {
+    const auto r = info_nce_loss_grad(q, p, learned, dot);
+    expect("info_nce_loss", info_nce_loss(q, p, one), row);
+    expect("info_nce_loss_grad loss", r.loss, row);
+    expect("info_nce_loss_grad dQ(0, 0)", r.dQ(0, 0), -wrong / 2);
+    expect("info_nce_loss_grad dQ(0, 1)", r.dQ(0, 1), wrong / 2);
+    expect("info_nce_loss_grad dP(1, 0)", r.dP(1, 0), wrong / 2);
+    expect("info_nce_loss_grad d_log_scale", r.d_log_scale, -wrong);
+  }
+  {
+    const auto [loss, dQ, dP, dN] = hard_negative_loss_grad(q, p, n, one, dot);
+    expect("hard_negative_loss", hard_negative_loss(q, p, n, one), std::log1p(2 / e));
+    expect("hard_negative_loss_grad loss", loss, std::log1p(2 / e));
+    expect("hard_negative_loss_grad dQ(0, 2)", dQ(0, 2), 1 / (2 + e) / 2);
+    expect("hard_negative_loss_grad dP(0, 0)", dP(0, 0), -2 / (2 + e) / 2);
+    expect("hard_negative_loss_grad dN(0, 0)", dN(0, 0), 1 / (2 + e) / 2);
+  }
+  {
+    const auto [loss, dQ, dP] = clip_loss_grad(q, p, one, dot);
+    expect("clip_loss", clip_loss(q, p, learned), row);
+    expect("clip_loss_grad loss", loss, row);
+    expect("clip_loss_grad dQ(0, 1)", dQ(0, 1), wrong / 2);
+    expect("clip_loss_grad dP(1, 0)", dP(1, 0), wrong / 2);
+  }
+  {
+    SigLipOptions options;
+    options.similarity = Similarity::dot;
+    const auto [loss, dQ, dP, d_log_scale, d_bias] = siglip_loss_grad(q, p, learned, 0.0, options);
+    expect("siglip_loss", siglip_loss(q, p, one, 0.0), sigmoid);
+    expect("siglip_loss_grad loss", loss, sigmoid);
+    expect("siglip_loss_grad dQ(0, 0)", dQ(0, 0), -wrong / 2);
+    expect("siglip_loss_grad dP(1, 0)", dP(1, 0), 0.25);
+    expect("siglip_loss_grad d_log_scale", d_log_scale, -wrong);
+    expect("siglip_loss_grad d_bias", d_bias, 0.5 - wrong);
+  }
+  {
+    const auto [loss, dS] = info_nce_logits_loss_grad(s);
+    expect("info_nce_logits_loss", info_nce_logits_loss(s), row);
+    expect("info_nce_logits_loss_grad dS(0, 1)", dS(0, 1), wrong / 2);
+    expect("info_nce_logits_loss_grad loss", loss, row);
+    const auto clip = clip_logits_loss_grad(s);
+    expect("clip_logits_loss_grad dS(0, 0)", clip.dS(0, 0), -wrong / 2);
+    const auto siglip = siglip_logits_loss_grad(s, 0.0);
+    expect("siglip_logits_loss_grad loss", siglip.loss, sigmoid);
+    const auto bound = mutual_information_bound_grad(s);
+    expect("mutual_information_bound_grad nats", bound.nats, std::log(2.0) - row);
+  }
+  {
+    const Matrix far = -p;
+    const auto [loss, dA, dP, dN] = triplet_loss_grad(q, p, far, 3.0);
+    expect("triplet_loss_grad loss", loss, 1.0);
+    expect("triplet_loss_grad dA(0, 0)", dA(0, 0), -0.5);
+    expect("triplet_loss_grad dP(0, 0)", dP(0, 0), 0.0);
+    expect("triplet_loss_grad dN(0, 0)", dN(0, 0), 0.5);
+  }
+  {
+    const Matrix turned = q.colwise().reverse();  // each row at distance sqrt(2) from its pair
+    const auto [a, u] = alignment_uniformity(q, turned);
+    expect("alignment_uniformity alignment", a, 2.0);
+    expect("alignment_uniformity uniformity", u, -4.0);
+    const auto alignment = alignment_loss_grad(q, turned, 1.0, Similarity::dot);
+    expect("alignment_loss_grad loss", alignment.loss, root2);
+    expect("alignment_loss_grad dZa(0, 0)", alignment.dZa(0, 0), 0.5 / root2);
+    const auto uniformity = uniformity_loss_grad(q, 2.0, Similarity::dot);
+    expect("uniformity_loss_grad loss", uniformity.loss, -4.0);
+    expect("uniformity_loss_grad dZ(0, 0)", uniformity.dZ(0, 0), -4.0);
+  }
+  {
+    // A result made earlier, row-major and strided arguments, lists of ids and weights.
+    const Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> wide =
+        Matrix::Identity(2, 5);
+    const std::vector<std::int64_t> same{7, 7};
+    const Eigen::VectorXd weights = Eigen::VectorXd::Constant(2, 0.5);
+    SoftmaxOptions options;
+    options.pos_ids = same;
+    options.weights = weights;
+    auto r = info_nce_loss_grad(wide.leftCols(3), p, one);
+    info_nce_loss_grad(wide.leftCols(3), p, one, options, r, workspace);
+    expect("info_nce_loss_grad of duplicates", r.loss, 0.0);
+    expect("info_nce_loss_grad of duplicates dQ", r.dQ.norm(), 0.0);
+  }
+  {
+    // More rows and columns than one tile of any kernel, so that the packed path runs too: every
+    // query's own positive and nothing else agrees with it.
+    const Eigen::Index size = 300;
+    const Matrix many = Matrix::Identity(size, size);
+    const auto r = clip_loss_grad(many, many, one, dot);
+    const double others = static_cast<double>(size - 1);
+    expect("clip_loss_grad of many, loss", r.loss, std::log1p(others / e));
+    expect("clip_loss_grad of many, dQ", r.dQ(size - 1, 0) * static_cast<double>(size),
+           1 / (e + others));
+  }
+#if __cplusplus >= 202002L
+  expect("info_nce_loss with designated initialisers",
+         info_nce_loss(q, p, one, {.similarity = Similarity::dot}), row);
+#endif
+}
+
+}  // namespace every_loss
+
+int main() {
+  every_loss::check<float>();
+#ifndef FLOAT_ONLY
+  every_loss::check<double>();
+#endif
+  return every_loss::failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,18 @@
+// Compiled with one EXPRESSION, which the library must refuse with a static_assert, or accept.
+#include <contrastive/contrastive.hpp>
+#include <cstdint>
+#include <vector>
+
+int main() {
+  using namespace contrastive;
+  [[maybe_unused]] const Eigen::MatrixXf f = Eigen::MatrixXf::Ones(2, 2);
+  [[maybe_unused]] const Eigen::MatrixXd d = Eigen::MatrixXd::Ones(2, 2);
+  [[maybe_unused]] const Eigen::MatrixXi i = Eigen::MatrixXi::Ones(2, 2);
+  [[maybe_unused]] const std::vector<int> ints{1, 2};
+  [[maybe_unused]] const std::vector<std::int64_t> ids{1, 2};
+  [[maybe_unused]] const std::vector<float> floats{1, 2};
+  [[maybe_unused]] const std::vector<double> doubles{1, 2};
+  [[maybe_unused]] const Temperature tau{1.0};
+  [[maybe_unused]] SoftmaxOptions options;
+  (void)(EXPRESSION);
+}

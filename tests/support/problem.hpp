@@ -1,0 +1,131 @@
+// One question to a loss and its answer, independent of the scalar type and of the library.
+#ifndef CONTRASTIVE_TESTS_SUPPORT_PROBLEM_HPP
+#define CONTRASTIVE_TESTS_SUPPORT_PROBLEM_HPP
+
+#include <Eigen/Core>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace contrastive_tests {
+
+using Real = long double;
+using Index = Eigen::Index;
+using Matrix = Eigen::Matrix<Real, Eigen::Dynamic, Eigen::Dynamic>;
+using Ids = std::vector<std::int64_t>;
+
+enum class Loss {
+  info_nce,
+  hard_negative,
+  clip,
+  siglip,
+  info_nce_logits,
+  clip_logits,
+  siglip_logits,
+  mutual_information,
+  triplet,
+  alignment,
+  uniformity
+};
+
+constexpr Loss all_losses[] = {Loss::info_nce,      Loss::hard_negative,      Loss::clip,
+                               Loss::siglip,        Loss::info_nce_logits,    Loss::clip_logits,
+                               Loss::siglip_logits, Loss::mutual_information, Loss::triplet,
+                               Loss::alignment,     Loss::uniformity};
+
+struct Problem {
+  Loss loss = Loss::info_nce;
+  std::vector<Matrix> inputs = {};  // in the order of the function's arguments
+  bool learned = false;             // log_scale and max_scale, else temperature
+  double temperature = 1;
+  double log_scale = 0;
+  double max_scale = 100;
+  double bias = 0;
+  double margin = 1;
+  double alpha = 2;
+  double t = 2;
+  bool cosine = true;
+  bool own_scope = false;
+  Ids query_ids = {};
+  Ids pos_ids = {};
+  Ids neg_ids = {};
+  Ids offsets = {};
+  std::vector<double> weights = {};
+
+  [[nodiscard]] Index batch() const { return inputs.front().rows(); }
+};
+
+/// Gradients in the order of the inputs.
+struct Answer {
+  Real value = 0;
+  std::vector<Matrix> gradients = {};
+  std::optional<Real> d_log_scale = {};
+  std::optional<Real> d_bias = {};
+  /// The sums of the sizes of the terms of d_log_scale and d_bias, which may cancel. From the
+  /// oracle; 0 elsewhere.
+  Real d_log_scale_size = 0;
+  Real d_bias_size = 0;
+};
+
+/// The function's name without _loss, its value and its arguments.
+struct Description {
+  std::string function = {};
+  std::vector<std::string> inputs = {};
+};
+
+inline Description describe(Loss loss) {
+  switch (loss) {
+    case Loss::info_nce:
+      return {"info_nce_loss", {"Q", "P"}};
+    case Loss::hard_negative:
+      return {"hard_negative_loss", {"Q", "P", "N"}};
+    case Loss::clip:
+      return {"clip_loss", {"Q", "P"}};
+    case Loss::siglip:
+      return {"siglip_loss", {"Q", "P"}};
+    case Loss::info_nce_logits:
+      return {"info_nce_logits_loss", {"S"}};
+    case Loss::clip_logits:
+      return {"clip_logits_loss", {"S"}};
+    case Loss::siglip_logits:
+      return {"siglip_logits_loss", {"S"}};
+    case Loss::mutual_information:
+      return {"mutual_information_bound", {"S"}};
+    case Loss::triplet:
+      return {"triplet_loss", {"A", "P", "N"}};
+    case Loss::alignment:
+      return {"alignment_loss", {"Za", "Zb"}};
+    case Loss::uniformity:
+      return {"uniformity_loss", {"Z"}};
+  }
+  throw std::logic_error("no such loss");
+}
+
+/// The losses over embeddings with a scale, where cosine or dot is a choice.
+inline bool has_scale(Loss loss) {
+  return loss == Loss::info_nce || loss == Loss::hard_negative || loss == Loss::clip
+         || loss == Loss::siglip;
+}
+
+inline bool has_bias(Loss loss) {
+  return loss == Loss::siglip || loss == Loss::siglip_logits;
+}
+
+inline bool takes_logits(Loss loss) {
+  return loss == Loss::info_nce_logits || loss == Loss::clip_logits || loss == Loss::siglip_logits
+         || loss == Loss::mutual_information;
+}
+
+inline bool has_similarity(Loss loss) {
+  return has_scale(loss) || loss == Loss::alignment || loss == Loss::uniformity;
+}
+
+inline constexpr double unlimited = std::numeric_limits<double>::infinity();
+
+}  // namespace contrastive_tests
+
+#endif

@@ -1,0 +1,96 @@
+// Random problems for every loss, with all the options at once where asked.
+#ifndef CONTRASTIVE_TESTS_SUPPORT_PROBLEMS_HPP
+#define CONTRASTIVE_TESTS_SUPPORT_PROBLEMS_HPP
+
+#include "problem.hpp"
+#include "random.hpp"
+
+namespace contrastive_tests {
+
+/// Normal inputs and no option; B pairs of d numbers, and `extra` rows of N (of triplet B).
+/// Second views lie near the first ones, so that losses are neither 0 nor enormous. The scale is
+/// learned, 5.
+inline Problem plain_problem(Loss loss, Index batch, Index d, Random& random, Index extra = 4) {
+  Problem problem;
+  problem.loss = loss;
+  problem.learned = has_scale(loss);
+  problem.log_scale = 1.609375;
+  problem.bias = has_bias(loss) ? -2.5 : 0;
+  if (takes_logits(loss)) {
+    problem.inputs = {Matrix(2 * random.normal_matrix(batch, batch))};
+    return problem;
+  }
+  problem.inputs = {random.normal_matrix(batch, d)};
+  if (loss == Loss::uniformity) return problem;
+  problem.inputs.push_back(problem.inputs[0] + random.normal_matrix(batch, d));
+  if (loss == Loss::hard_negative) problem.inputs.push_back(random.normal_matrix(extra, d));
+  if (loss == Loss::triplet) problem.inputs.push_back(random.normal_matrix(batch, d));
+  return problem;
+}
+
+/// At a scale of 90 under cosine the logits go beyond what exponentials with one reference hold.
+/// With outliers all rows lie around one direction but for one query and one positive that are
+/// opposed to it, whose row and column of logits lie far below all others.
+inline Problem cold_problem(Problem problem, bool outliers) {
+  problem.learned = true;
+  problem.log_scale = 4.5;
+  problem.cosine = true;
+  if (!outliers) return problem;
+  for (Matrix& x : problem.inputs) x.col(0).array() += 6;
+  const Index batch = problem.batch();
+  problem.inputs[0].row(batch / 3) *= -1;
+  problem.inputs[1].row(batch / 2) *= -1;
+  return problem;
+}
+
+inline Ids random_ids(Index count, std::int64_t distinct, Random& random) {
+  Ids ids(static_cast<std::size_t>(count));
+  for (std::int64_t& id : ids) id = random.integer(distinct);
+  return ids;
+}
+
+inline std::vector<double> random_weights(Index count, Random& random) {
+  std::vector<double> weights(static_cast<std::size_t>(count));
+  for (double& w : weights) w = static_cast<double>(random.integer(5)) / 4;
+  weights.front() = 1;  // so that they do not sum to zero
+  return weights;
+}
+
+/// Offsets that rise from 0 to `extra` by random steps, some of them zero.
+inline Ids random_offsets(Index batch, Index extra, Random& random) {
+  Ids offsets(static_cast<std::size_t>(batch) + 1, 0);
+  for (std::size_t i = 1; i + 1 < offsets.size(); ++i)
+    offsets[i] = std::min<std::int64_t>(extra, offsets[i - 1] + random.integer(4));
+  offsets.back() = extra;
+  return offsets;
+}
+
+/// A plain problem with each of its options thrown by a coin.
+inline Problem random_problem(Loss loss, Index batch, Index d, Random& random, Index extra = 12) {
+  Problem problem = plain_problem(loss, batch, d, random, extra);
+  const auto coin = [&] { return random.integer(2) == 1; };
+  if (has_scale(loss) && coin()) {
+    problem.learned = false;
+    problem.temperature = 0.25;
+  }
+  if (has_similarity(loss)) problem.cosine = coin();
+  if (loss == Loss::alignment) problem.alpha = coin() ? 2 : 1.5;
+  if (loss == Loss::uniformity) problem.t = coin() ? 2 : 0.5;
+  if (!has_scale(loss) && (!takes_logits(loss) || loss == Loss::mutual_information)) return problem;
+  if (!problem.cosine) problem.log_scale = -0.5;
+  if (!problem.cosine) problem.temperature = 2;
+  if (coin()) problem.query_ids = random_ids(batch, 1 + batch / 2, random);
+  if (coin()) problem.pos_ids = random_ids(batch, 1 + batch / 2, random);
+  if (coin()) problem.weights = random_weights(batch, random);
+  if (loss != Loss::hard_negative) return problem;
+  if (!problem.pos_ids.empty() && coin())
+    problem.neg_ids = random_ids(extra, 1 + batch / 2, random);
+  problem.own_scope = coin();
+  if (problem.own_scope && (extra % batch != 0 || coin()))
+    problem.offsets = random_offsets(batch, extra, random);
+  return problem;
+}
+
+}  // namespace contrastive_tests
+
+#endif
