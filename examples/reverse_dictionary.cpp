@@ -103,6 +103,7 @@ double seconds() {
 struct Link {
   int sense;
   float words, definition;
+  bool is_kind = false;  // the other is what this one is a kind of
 };
 
 struct Sense {
@@ -213,7 +214,7 @@ void link_ancestors(Vec<Sense>& senses, const Vec<Vec<int>>& parents) {
         for (const int parent : parents[seen[i]])
           if (std::find(seen.begin(), seen.end(), parent) == seen.end()) {
             seen.push_back(parent);
-            senses[s].links.push_back({parent, weight, begin == 0 ? 0.9f : 0.0f});
+            senses[s].links.push_back({parent, weight, begin == 0 ? 0.9f : 0.0f, true});
           }
     }
   }
@@ -248,7 +249,8 @@ Dictionary read_wordnet(const std::string& folder) {
       if (kind == '@') parents[s].push_back(target->second);
       if (kind == '+') sense.links.push_back({target->second, 0.8f, 0.8f});  // geologist: geology
       if (kind == '~' && ++children <= 20) sense.links.push_back({target->second, 0.5f, 0.5f});
-      if (kind == '%') sense.links.push_back({target->second, 0.9f, 0.6f});  // has as a part or member
+      if (kind == '%')
+        sense.links.push_back({target->second, 0.9f, 0.6f});  // has as a part or member
       if (std::strchr("@+~%", kind) == nullptr) sense.links.push_back({target->second, 0.6f, 0.6f});
     }
   }
@@ -907,7 +909,8 @@ class Trainer {
 ///     + mean over the question's tokens t, by weight, of
 ///           max over the tokens u known of s of  known(s, u) max(0, <t, u>)^1.5
 ///     + 0.03 log(1 + occurrences of w in the texts that WordNet counted)
-///     - 0.1 [s is a name] + 0.1 [s is of the part of speech asked for]
+///     + 0.2 [s is of the kind asked for] + 0.1 [s is of the part of speech asked for]
+///     - 0.1 [s is a name]
 ///
 /// Known of a sense are its definition, its words and, at less weight, those of linked senses.
 class Answerer {
@@ -947,7 +950,8 @@ class Answerer {
   const Data& data_;
   Encoder& encoder_;
   Matrix tokens_, definitions_, words_;
-  Sparse known_;  // senses x tokens
+  Sparse known_;            // senses x tokens
+  Vec<std::string> kinds_;  // of each sense: its ancestors' words, each between two bars
 
   void collect_known() {
     Vec<float> weight(encoder_.lexicon.pieces.size());
@@ -961,7 +965,11 @@ class Answerer {
     for (int s = 0; s < dictionary_.senses.count(); ++s) {
       learn(data_.definitions[s], 1);
       for (const int w : dictionary_.senses[s].words) learn(data_.words[w], 0.5f);
+      std::string& kinds = kinds_.emplace_back("|");
       for (const Link& link : dictionary_.senses[s].links) {
+        if (link.is_kind)
+          for (const int w : dictionary_.senses[link.sense].words)
+            kinds += dictionary_.words[w] + "|";
         learn(data_.definitions[link.sense], link.definition);
         for (const int w : dictionary_.senses[link.sense].words) learn(data_.words[w], link.words);
       }
@@ -1011,6 +1019,22 @@ class Answerer {
     return weights;
   }
 
+  /// What kind of thing is asked for: "person" in "someone who ...", "animal" in "a large animal
+  /// with ...": the last word of the first run without a stop word.
+  static std::string kind_asked(const std::string& question) {
+    std::string kind;
+    for (const std::string& word : tokenize(question)) {
+      if (word == "someone" || word == "somebody" || word == "person") return "person";
+      if (is_stop_word(word) && !kind.empty()) break;
+      if (!is_stop_word(word)) kind = word;
+    }
+    return kind;
+  }
+
+  bool is_of_kind(int sense, const std::string& kind) const {
+    return kinds_[sense].find("|" + kind + "|") != std::string::npos;
+  }
+
   /// A word that only says the question's own words again is no answer.
   bool is_echo(const Text& word, const Text& question) const {
     const auto stem_of = [&](int t) { return encoder_.lexicon.pieces[t][0]; };
@@ -1027,6 +1051,7 @@ class Answerer {
     const Matrix by_definition = product(definitions_, q.transpose());
     const RowVector covered = coverage(text);
     const char part = part_asked(question);
+    const std::string kind = kind_asked(question);
     Vec<Answer> answers;
     for (int s = 0; s < dictionary_.senses.count(); ++s) {
       const Sense& sense = dictionary_.senses[s];
@@ -1036,7 +1061,7 @@ class Answerer {
         if (score > best.score && !is_echo(data_.words[w], text)) best = {score, w, s};
       }
       best.score += 0.4f * by_definition(s, 0) + covered(s) - (sense.is_name ? 0.1f : 0.0f)
-                    + (sense.part == part ? 0.1f : 0.0f);
+                    + (sense.part == part ? 0.1f : 0.0f) + (is_of_kind(s, kind) ? 0.2f : 0.0f);
       if (best.score > -5) answers.push_back(best);
     }
     std::sort(answers.begin(), answers.end(), [](const Answer& a, const Answer& b) {
@@ -1090,6 +1115,12 @@ struct Archive {
       value.resize(size);
       for (auto& element : value) pass(element);
     }
+  }
+  void pass(Link& link) {
+    pass(link.sense);
+    pass(link.words);
+    pass(link.definition);
+    pass(link.is_kind);
   }
   void pass(Sense& sense) {
     pass(sense.definition);
