@@ -7,7 +7,6 @@ int main() {
   queries << 1.0f, 0.2f, 0.1f, 1.0f, -1.0f, 0.3f;
   positives << 0.9f, -0.3f, 0.6f, 0.8f, -0.5f, -0.8f;
   const contrastive::Temperature temperature{0.1};
-  std::cout.precision(4);
 
   const auto [loss, d_queries, d_positives] =
       contrastive::info_nce_loss_grad(queries, positives, temperature);
