@@ -15,11 +15,12 @@ namespace contrastive {
 
 /// Alignment: how far apart the two members of a pair are.
 ///
-///     L     = mean_i |ẑa_i - ẑb_i|^alpha
-///     dẑa_i = alpha |Δ_i|^(alpha - 2) Δ_i / B,  Δ_i = ẑa_i - ẑb_i,    dẑb_i = -dẑa_i
-///     dz    = (dẑ - ẑ (ẑ . dẑ)) / |z|  (cosine)
+///     L     = mean_i |an_i - bn_i|^alpha
+///     dan_i = alpha |D_i|^(alpha - 2) D_i / B,  D_i = an_i - bn_i,  dbn_i = -dan_i
+///     da    = (dan - an (an . dan)) / |a|, db likewise  (cosine)
 ///
-/// ẑ = z / |z| with Similarity::cosine, z as given with `dot`. At Δ = 0 the derivative is 0.
+/// a is a row of Za, b of Zb; an = a / |a| with Similarity::cosine, a as given with `dot`. At D = 0
+/// the derivative is 0.
 ///
 /// @param Za, Zb      pairs (B x d), one embedding a row, finite.
 /// @param alpha       exponent, positive.
@@ -74,12 +75,12 @@ template <class DA, class DB>
 
 /// Uniformity: how evenly embeddings spread, by the mean Gaussian potential of their pairs.
 ///
-///     L    = log mean_{i<j} e^(-t |ẑ_i - ẑ_j|^2)
-///     W_ij = e^(-t |ẑ_i - ẑ_j|^2) / sum_{i<j} e^(-t |ẑ_i - ẑ_j|^2)
-///     dẑ_i = -2t sum_{j != i} W_ij (ẑ_i - ẑ_j)
-///     dz   = (dẑ - ẑ (ẑ . dẑ)) / |z|  (cosine)
+///     L    = log mean_{i<j} e^(-t |zn_i - zn_j|^2)
+///     W_ij = e^(-t |zn_i - zn_j|^2) / sum_{i<j} e^(-t |zn_i - zn_j|^2)
+///     dzn_i = -2t sum_{j != i} W_ij (zn_i - zn_j)
+///     dz   = (dzn - zn (zn . dzn)) / |z|  (cosine)
 ///
-/// ẑ = z / |z| with Similarity::cosine, z as given with `dot`. 0 is the worst (all embeddings
+/// zn = z / |z| with Similarity::cosine, z as given with `dot`. 0 is the worst (all embeddings
 /// equal); lower is better. Rows are taken about their mean, which changes no difference and keeps
 /// the digits of rows that lie far from the origin or close together.
 ///

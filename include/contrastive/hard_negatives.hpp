@@ -16,14 +16,14 @@ namespace contrastive {
 /// InfoNCE with hard negatives: each query finds its positive among the batch's positives and the
 /// rows of N.
 ///
-///     s_ij = scale q̂_i . p̂_j                  t_im = scale q̂_i . n̂_m
+///     s_ij = scale qn_i . pn_j                  t_im = scale qn_i . nn_m
 ///     L_i  = log (sum_j e^(s_ij) + sum_m e^(t_im)) - s_ii
 ///     L    = sum_i w_i L_i                    w_i = 1/B, or weights_i / sum(weights)
 ///
 ///     A_i  = softmax of (s_i, t_i)            G = (dL/ds, dL/dt) = w_i (A - [the positive])
-///     dq̂_i = scale (sum_j G_ij p̂_j + sum_m G_im n̂_m)
-///     dp̂_j = scale sum_i G_ij q̂_i             dn̂_m = scale sum_i G_im q̂_i
-///     dx   = (dx̂ - x̂ (x̂ . dx̂)) / |x| for x in Q, P, N (cosine)
+///     dqn_i = scale (sum_j G_ij pn_j + sum_m G_im nn_m)
+///     dpn_j = scale sum_i G_ij qn_i             dnn_m = scale sum_i G_im qn_i
+///     dx   = (dxn - xn (xn . dxn)) / |x| for x in Q, P, N (cosine)
 ///     d_log_scale = sum_ij G_ij s_ij + sum_im G_im t_im
 ///
 /// j as in info_nce_loss. m goes over all rows of N with NegativeScope::shared, over query i's own

@@ -16,13 +16,13 @@ namespace contrastive {
 
 /// InfoNCE: the cross-entropy of finding each query's positive among the batch's.
 ///
-///     s_ij = scale c_ij                       c_ij = q̂_i . p̂_j, the cosine (or q_i . p_j)
+///     s_ij = scale c_ij                       c_ij = qn_i . pn_j with xn = x / |x| (or q_i . p_j)
 ///     L_i  = log sum_j e^(s_ij) - s_ii
 ///     L    = sum_i w_i L_i                    w_i = 1/B, or weights_i / sum(weights)
 ///
 ///     A_ij = e^(s_ij) / sum_j e^(s_ij)        G_ij = dL/ds_ij = w_i (A_ij - [i = j])
-///     dq̂_i = scale sum_j G_ij p̂_j             dp̂_j = scale sum_i G_ij q̂_i
-///     dq_i = (dq̂_i - q̂_i (q̂_i . dq̂_i)) / |q_i|, dp_j likewise (cosine)
+///     dqn_i = scale sum_j G_ij pn_j            dpn_j = scale sum_i G_ij qn_i
+///     dq_i = (dqn_i - qn_i (qn_i . dqn_i)) / |q_i|, dp_j likewise (cosine)
 ///     d_log_scale = sum_ij G_ij s_ij
 ///
 /// j goes over row i's candidates: i itself and the other rows of P, without those that query_ids

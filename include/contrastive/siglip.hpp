@@ -16,13 +16,14 @@ namespace contrastive {
 
 /// The sigmoid loss: is row j of P the partner of row i of Q?
 ///
-///     s_ij = scale c_ij                       c_ij = q̂_i . p̂_j, the cosine (or q_i . p_j)
+///     s_ij = scale c_ij                       c_ij = qn_i . pn_j with xn = x / |x| (or q_i . p_j)
 ///     x_ij = s_ij + bias                      z_ij = 1 where i = j, else -1
-///     L    = sum_i w_i sum_j softplus(-z_ij x_ij),   softplus(x) = log(1 + e^x) = -log σ(-x)
+///     L    = sum_i w_i sum_j softplus(-z_ij x_ij)
+///     softplus(x) = log(1 + e^x) = -log sigmoid(-x),   sigmoid(x) = 1 / (1 + e^-x)
 ///
-///     G_ij = dL/ds_ij = -w_i z_ij σ(-z_ij x_ij)
-///     dq̂_i = scale sum_j G_ij p̂_j             dp̂_j = scale sum_i G_ij q̂_i
-///     dq_i = (dq̂_i - q̂_i (q̂_i . dq̂_i)) / |q_i|, dp_j likewise (cosine)
+///     G_ij = dL/ds_ij = -w_i z_ij sigmoid(-z_ij x_ij)
+///     dqn_i = scale sum_j G_ij pn_j            dpn_j = scale sum_i G_ij qn_i
+///     dq_i = (dqn_i - qn_i (qn_i . dqn_i)) / |q_i|, dp_j likewise (cosine)
 ///     d_log_scale = sum_ij G_ij s_ij          d_bias = sum_ij G_ij
 ///
 /// w_i = 1/B (not 1/B^2), or weights_i / sum(weights). Pairs that query_ids or pos_ids rule out are
@@ -36,7 +37,7 @@ namespace contrastive {
 /// @return loss in nats, dQ and dP (B x d), with a LogScale d_log_scale, d_bias.
 /// @throws as info_nce_loss_grad; std::invalid_argument if the bias is not finite.
 /// @par Accuracy
-/// as info_nce_loss_grad; σ and softplus neither overflow nor cancel.
+/// as info_nce_loss_grad; sigmoid and softplus neither overflow nor cancel.
 /// @par Complexity
 /// 3 products of 2 B B d operations (the value alone: 1). Memory beyond inputs and outputs: 6 B d
 /// scalars and a strip of at most 32 MiB.
@@ -89,7 +90,8 @@ template <class DQ, class DP, class Scale>
 
 /// The sigmoid loss of logits from any critic.
 ///
-///     L = sum_i w_i sum_j softplus(-z_ij (s_ij + bias))     dL/ds_ij = -w_i z_ij σ(-z_ij x_ij)
+///     L        = sum_i w_i sum_j softplus(-z_ij (s_ij + bias))
+///     dL/ds_ij = -w_i z_ij sigmoid(-z_ij (s_ij + bias))
 ///
 /// @param S        logits (B x B), finite; s_ii is the pair of row i.
 /// @param bias     added to every logit.

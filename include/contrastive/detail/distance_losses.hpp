@@ -43,7 +43,7 @@ void check_row_loss(const char* function, Index i, Wide<T> loss) {
     refuse_overflow(function, "the loss of row " + number(i) + " overflows the scalar type");
 }
 
-/// L = mean_i |ẑa_i - ẑb_i|^alpha
+/// L = mean_i |an_i - bn_i|^alpha
 template <class T>
 class AlignmentLoss {
  public:
@@ -74,7 +74,7 @@ class AlignmentLoss {
 
   [[nodiscard]] T loss() const { return T(loss_); }
 
-  /// dẑa = alpha |Δ|^(alpha - 1) Δ / |Δ| / B, dẑb = -dẑa; 0 at Δ = 0.
+  /// dan = alpha |D|^(alpha - 1) D / |D| / B, dbn = -dan; 0 at D = 0.
   void write(const View<T>& dza, const View<T>& dzb) const {
     Difference<T> difference(delta_);
     for (Index i = 0; i < a_.count(); ++i) {

@@ -1,6 +1,6 @@
 // Where logits come from and where their gradient goes. The rules of the losses work on either:
 //
-//     EmbeddingLogits   S = scale X̂ Ŷ^T, and G goes back by dŶ = G^T X̂ and dX̂ = G Ŷ
+//     EmbeddingLogits   S = scale Xn Yn^T, and G goes back by dYn = G^T Xn and dXn = G Yn
 //     GivenLogits       S is the caller's matrix, G is the result
 #ifndef CONTRASTIVE_DETAIL_LOGITS_HPP
 #define CONTRASTIVE_DETAIL_LOGITS_HPP
@@ -40,7 +40,7 @@ class EmbeddingLogits {
   [[nodiscard]] const Side<T>& x() const { return x_; }
   [[nodiscard]] const Side<T>& y() const { return y_; }
 
-  /// `natural_x` asks for X̂ beside the operands of S, though there be no gradient.
+  /// `natural_x` asks for Xn beside the operands of S, though there be no gradient.
   void pack(bool natural_x, bool gradient, Scratch& scratch) {
     // The scale goes to the left side. Where that side alone would leave the range of T (dot
     // products of huge or tiny rows), a power of two moves to the other side.
@@ -68,7 +68,7 @@ class EmbeddingLogits {
     }
   }
 
-  /// dŶ += G^T X̂ for the rows of Ŷ of one chunk; the first strip sets dŶ.
+  /// dYn += G^T Xn for the rows of Yn of one chunk; the first strip sets dYn.
   void add_right(const Strip<T>& strip, Index c) const {
     using K = Kernel<T>;
     const Index begin = c * K::chunk, end = round_up(plan_.chunk_end(c), K::height);
@@ -78,7 +78,7 @@ class EmbeddingLogits {
                                         y_.gradient(panel, j), K::width, strip.first > 0);
   }
 
-  /// dX̂ = G Ŷ for the rows begin .. end - 1 of a strip; begin is a multiple of the height.
+  /// dXn = G Yn for the rows begin .. end - 1 of a strip; begin is a multiple of the height.
   void set_left(const Strip<T>& strip, Index begin, Index end) const {
     using K = Kernel<T>;
     for (Index j = 0; j < plan_.cols; j += K::tile)

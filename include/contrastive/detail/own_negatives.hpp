@@ -27,7 +27,7 @@ class OwnNegatives {
         neg_ids_(options.neg_ids) {}
 
   [[nodiscard]] bool empty() const { return negatives_.rows() == 0; }
-  /// `queries` are packed already, X̂ among it.
+  /// `queries` are packed already, Xn among it.
   void pack(const EmbeddingLogits<T>& queries, bool gradient, Scratch& scratch) {
     queries_ = &queries;
     negatives_.pack(W(1), true, gradient, scratch);
@@ -51,7 +51,7 @@ class OwnNegatives {
   }
   [[nodiscard]] Index end(Index i) const { return begin(i + 1); }
 
-  /// s_im = scale q̂_i . n̂_m
+  /// s_im = scale qn_i . nn_m
   [[nodiscard]] W logit(Index i, Index m) const {
     const Side<T>& queries = queries_->x();
     constexpr Index width = Side<T>::width;
@@ -85,7 +85,7 @@ class OwnNegatives {
     for (Index m = begin(i); m < end(i); ++m) logits_[m] = T(factor * W(logits_[m]));
   }
 
-  /// dn̂_m = G_im q̂_i, and dq̂_i += G_im n̂_m.
+  /// dnn_m = G_im qn_i, and dqn_i += G_im nn_m.
   void backward(Index i) const {
     constexpr Index width = Side<T>::width;
     const Side<T>& queries = queries_->x();

@@ -9,7 +9,7 @@
 
 namespace contrastive::detail {
 
-/// x̂_i = x_i / |x_i| under cosine, else x_i, and the way back through that.
+/// xn_i = x_i / |x_i| under cosine, else x_i, and the way back through that.
 template <class T>
 class Rows {
  public:
@@ -32,8 +32,8 @@ class Rows {
     return cosine_ ? norms_[i].divide(W(x_(i, k))) : W(x_(i, k));
   }
 
-  /// dx_i = (dx̂_i - x̂_i (x̂_i . dx̂_i)) / |x_i| under cosine, else dx̂_i. Reads dx̂_ik as `from(k)`
-  /// and passes each dx_ik to `to(k, value)`.
+  /// dx_i = (dxn_i - xn_i (xn_i . dxn_i)) / |x_i| under cosine, else dxn_i. Reads dxn_ik as
+  /// `from(k)` and passes each dx_ik to `to(k, value)`.
   template <class From, class To>
   void backward(Index i, const From& from, const To& to) const {
     W radial = 0;

@@ -16,14 +16,14 @@
 
 namespace contrastive::detail {
 
-/// X̂ (n x d), rows of one or two matrices below one another. With cosine x̂ = x / |x|, else x̂ = x.
+/// Xn (n x d), rows of one or two matrices below one another: xn = x / |x| under cosine, else x.
 ///
 /// Three packings, each made only where it is wanted:
 ///
-///     left     [n / height][d][height]  factor * x̂, the left operand of S = X̂ Ŷ^T
-///     right    [n / width][d][width]    factor * x̂, the right operand of S
-///     natural  [d / width][n][width]    x̂, the right operand of dŶ = G^T X̂ and dX̂ = G Ŷ;
-///                                       the gradient dX̂ has this packing too
+///     left     [n / height][d][height]  factor * xn, the left operand of S = Xn Yn^T
+///     right    [n / width][d][width]    factor * xn, the right operand of S
+///     natural  [d / width][n][width]    xn, the right operand of dYn = G^T Xn and dXn = G Yn;
+///                                       the gradient dXn has this packing too
 template <class T>
 class Side {
  public:
@@ -83,7 +83,7 @@ class Side {
 
   /// Carries the gradient, times `scale`, through the normalisation, and writes it:
   ///
-  ///     dx = scale (dx̂ - x̂ (x̂ . dx̂)) / |x|    under cosine, else dx = scale dx̂
+  ///     dx = scale (dxn - xn (xn . dxn)) / |x|    under cosine, else dx = scale dxn
   void unpack(W scale, const View<T>& dx, const View<T>& dmore) const {
     for_blocks([&](Index begin, Index end) {
       W radial[std::size_t(chunk)] = {};
@@ -98,7 +98,7 @@ class Side {
     });
   }
 
-  /// sum_i x̂_i . dx̂_i, which times the scale is the derivative by the log of the scale.
+  /// sum_i xn_i . dxn_i, which times the scale is the derivative by the log of the scale.
   [[nodiscard]] W dot_with_gradient(Scratch& scratch) const {
     W* all = scratch.take<W>(padded_n_);
     for_blocks([&](Index begin, Index end) { dots(begin, end, all + begin); });
@@ -122,7 +122,7 @@ class Side {
     return i < x_.rows ? x_.col_stride : more_.col_stride;
   }
 
-  /// Entries panel * width and following of x̂_i as a W[width]; padding is zero.
+  /// Entries panel * width and following of xn_i as a W[width]; padding is zero.
   void load(Index i, Index panel, W* unit) const {
     const Index begin = panel * width, count = (std::min)(width, d_ - begin);
     const Index step = stride(i);
@@ -169,7 +169,7 @@ class Side {
     }
   }
 
-  /// x̂_i . dx̂_i of the rows begin .. end - 1, at most a chunk of them.
+  /// xn_i . dxn_i of the rows begin .. end - 1, at most a chunk of them.
   void dots(Index begin, Index end, W* result) const {
     W lanes[std::size_t(chunk)][std::size_t(width)] = {};
     for (Index panel = 0; panel < panels(); ++panel)

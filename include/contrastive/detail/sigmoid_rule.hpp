@@ -2,7 +2,7 @@
 //
 //     x_ij = s_ij + bias            z_ij = 1 where i = j, else -1
 //     L    = sum_i w_i sum_j softplus(-z_ij x_ij)
-//     G_ij = w_i σ(x_ij)  off the diagonal,  G_ii = -w_i σ(-x_ii)
+//     G_ij = w_i sigmoid(x_ij)  off the diagonal,  G_ii = -w_i sigmoid(-x_ii)
 #ifndef CONTRASTIVE_DETAIL_SIGMOID_RULE_HPP
 #define CONTRASTIVE_DETAIL_SIGMOID_RULE_HPP
 
@@ -76,7 +76,7 @@ SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
         const Lanes e = exp_or_zero(-x.abs());
         const W w = weights[i];
         SigmoidSums<W>& part = parts[c * plan.strip_rows + r];
-        // softplus(x) = max(x, 0) + log1p(e) and σ(x) = (x < 0 ? e : 1) / (1 + e); 0 at -inf.
+        // softplus(x) = max(x, 0) + log1p(e) and sigmoid(x) = (x < 0 ? e : 1) / (1 + e); 0 at -inf.
         part.loss = W((x.max)(T(0)).sum()) + sum_log1p<T>(e);
         const Lanes is_positive = (((x * T(1e30)).max)(T(0)).min)(T(1));
         row = (e.max)(is_positive) / (T(1) + e);

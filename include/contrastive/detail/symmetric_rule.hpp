@@ -1,10 +1,10 @@
 // The rule of CLIP's loss: a softmax over the rows and one over the columns of the same logits.
 //
-//     L     = 1/2 sum_i w_i (L_i + L̄_i)
+//     L     = 1/2 sum_i w_i (L_i + Lbar_i)
 //     L_i   = log sum_j e^(s_ij) - s_ii              j over row i's candidates, i among them
-//     L̄_j   = log sum_i e^(s_ij) - s_jj              the same down column j
-//     G_ij  = 1/2 (w_i A_ij + w_j Ā_ij)              A, Ā: the two softmaxes, j not i
-//     G_ii  = -w_i/2 (sum of the other A_ij + sum of the other Ā_ji)
+//     Lbar_j   = log sum_i e^(s_ij) - s_jj              the same down column j
+//     G_ij  = 1/2 (w_i A_ij + w_j Abar_ij)              A, Abar: the two softmaxes, j not i
+//     G_ii  = -w_i/2 (sum of the other A_ij + sum of the other Abar_ji)
 #ifndef CONTRASTIVE_DETAIL_SYMMETRIC_RULE_HPP
 #define CONTRASTIVE_DETAIL_SYMMETRIC_RULE_HPP
 

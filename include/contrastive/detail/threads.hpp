@@ -13,12 +13,12 @@ using Eigen::Index;
 
 /// Runs piece(i) for i = 0 .. count - 1. Pieces write to disjoint places and each of them does its
 /// sums in an order of its own, so the result does not depend on who runs which. `work` is the
-/// arithmetic of all pieces together: below about 100,000 operations threads cost more than they
+/// arithmetic of all pieces together: below a million multiplications threads cost more than they
 /// bring. Inside a parallel region of the caller it stays on the caller's thread.
 template <class Piece>
 void parallel_for(Index count, [[maybe_unused]] double work, const Piece& piece) {
 #ifdef _OPENMP
-  if (work > 1e5 && count > 1 && omp_in_parallel() == 0) {
+  if (work > 1e6 && count > 1 && omp_in_parallel() == 0) {
 #pragma omp parallel for schedule(static)
     for (Index i = 0; i < count; ++i) piece(i);
     return;

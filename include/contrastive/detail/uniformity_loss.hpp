@@ -11,12 +11,12 @@
 
 namespace contrastive::detail {
 
-/// With δ_i = ẑ_i - mean(ẑ), which has the same differences and keeps their digits:
+/// With delta_i = zn_i - mean(zn), which has the same differences and keeps their digits:
 ///
-///     e_ij  = -t |ẑ_i - ẑ_j|^2 = 2t δ_i . δ_j - t |δ_i|^2 - t |δ_j|^2
+///     e_ij  = -t |zn_i - zn_j|^2 = 2t delta_i . delta_j - t |delta_i|^2 - t |delta_j|^2
 ///     L     = log(Z / (n (n - 1)))             Z = sum over i, j not i of exp(e_ij)
 ///     G_ij  = 2 exp(e_ij) / Z,  G_ii = -sum of the other G_ij
-///     dẑ_i  = 2t sum_j G_ij δ_j = -2t sum_j G_ij (ẑ_i - ẑ_j)
+///     dzn_i  = 2t sum_j G_ij delta_j = -2t sum_j G_ij (zn_i - zn_j)
 ///
 /// Made, it has checked its arguments and computed the loss.
 template <class T>
@@ -84,7 +84,7 @@ class UniformityLoss {
         centred_[i * rows_.dim() + k] = T(rows_.unit(i, k) - mean[k]);
   }
 
-  /// Turns 2t δ_i . δ_j into e_ij, -inf for i = j and the padding.
+  /// Turns 2t delta_i . delta_j into e_ij, -inf for i = j and the padding.
   void fill(const Strip<T>& strip, Index c) const {
     const StripPlan<T>& plan = logits_.plan();
     logits_.fill(strip, c);
@@ -148,7 +148,7 @@ class UniformityLoss {
   T* centred_ = nullptr;
   EmbeddingLogits<T> logits_{};
   T* strip_ = nullptr;
-  T* offsets_ = nullptr;  // t |δ_j|^2
+  T* offsets_ = nullptr;  // t |delta_j|^2
   ExpSum<W>* row_sums_ = nullptr;
   ExpSum<W> all_{};
 };
