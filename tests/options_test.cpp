@@ -51,6 +51,23 @@ TEST_CASE("options: random combinations at a low temperature", "[options]") {
   }
 }
 
+TEST_CASE("options: a row without a candidate in a block, far below the block's reference",
+          "[options]") {
+  // Rows 48 and 49 are one item, so that they have no candidate in the last block of columns. Their
+  // candidates elsewhere lie 50 below what other rows have there, and that lies 50 below the last
+  // block's largest: both at once would overflow a float's factor, and 0 * infinity is nan.
+  const Index batch = 50;
+  for (const Real unit : {50, 400}) {
+    Matrix l = Matrix::Zero(batch, batch);
+    l.topRightCorner(48, 2).setConstant(unit);
+    l.bottomLeftCorner(2, 48).setConstant(-unit);
+    l.bottomRightCorner(2, 2).setConstant(-1.5L * unit);
+    Problem problem = logits_problem(Loss::clip_logits, l);
+    for (Index i = 0; i < batch; ++i) problem.pos_ids.push_back(i < 48 ? i : 48);
+    check_loss(problem);
+  }
+}
+
 TEST_CASE("options: everything at once", "[options]") {
   for (const Loss loss : losses_with_ids) {
     for (const bool own : {false, true}) {

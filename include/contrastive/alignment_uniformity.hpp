@@ -20,7 +20,7 @@ namespace contrastive {
 ///     da    = (dan - an (an . dan)) / |a|, db likewise  (cosine)
 ///
 /// a is a row of Za, b of Zb; an = a / |a| with Similarity::cosine, a as given with `dot`. At D = 0
-/// the derivative is 0.
+/// the derivative is 0; close to it, with alpha below 1, the derivative may overflow to infinity.
 ///
 /// @param Za, Zb      pairs (B x d), one embedding a row, finite.
 /// @param alpha       exponent, positive.

@@ -19,11 +19,11 @@ namespace contrastive {
 ///     s_ij = scale c_ij                       c_ij = qn_i . pn_j with xn = x / |x| (or q_i . p_j)
 ///     L    = 1/2 sum_i w_i (log sum_j e^(s_ij) - s_ii) + 1/2 sum_j w_j (log sum_i e^(s_ij) - s_jj)
 ///
-///     A_ij = e^(s_ij) / sum_j e^(s_ij)        Abar_ij = e^(s_ij) / sum_i e^(s_ij)
+///     A_ij = e^(s_ij) / sum_k e^(s_ik)        Abar_ij = e^(s_ij) / sum_k e^(s_kj)
 ///     G_ij = dL/ds_ij = 1/2 w_i (A_ij - [i = j]) + 1/2 w_j (Abar_ij - [i = j])
 ///     dqn_i = scale sum_j G_ij pn_j            dpn_j = scale sum_i G_ij qn_i
 ///     dq_i = (dqn_i - qn_i (qn_i . dqn_i)) / |q_i|, dp_j likewise (cosine)
-///     d_log_scale = sum_ij G_ij s_ij
+///     d_log_scale = sum_ij G_ij s_ij          (0 beyond max_scale, see LogScale)
 ///
 /// w_i = 1/B, or weights_i / sum(weights), in both directions. A pair that query_ids or pos_ids
 /// rule out is left out of its row and of its column. Rows need not be normalised.
@@ -89,7 +89,7 @@ template <class DQ, class DP, class Scale>
 /// CLIP's loss of logits from any critic.
 ///
 ///     L = 1/2 sum_i w_i (log sum_j e^(s_ij) - s_ii) + 1/2 sum_j w_j (log sum_i e^(s_ij) - s_jj)
-///     dL/ds_ij = 1/2 w_i (A_ij - [i = j]) + 1/2 w_j (Abar_ij - [i = j])
+///     dL/ds_ij = 1/2 w_i (A_ij - [i = j]) + 1/2 w_j (Abar_ij - [i = j]), A and Abar as above
 ///
 /// @param S        logits (B x B), finite; s_ii is the positive of row i and of column i.
 /// @param options  query_ids, pos_ids, weights.

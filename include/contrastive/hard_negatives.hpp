@@ -24,7 +24,7 @@ namespace contrastive {
 ///     dqn_i = scale (sum_j G_ij pn_j + sum_m G_im nn_m)
 ///     dpn_j = scale sum_i G_ij qn_i             dnn_m = scale sum_i G_im qn_i
 ///     dx   = (dxn - xn (xn . dxn)) / |x| for x in Q, P, N (cosine)
-///     d_log_scale = sum_ij G_ij s_ij + sum_im G_im t_im
+///     d_log_scale = sum_ij G_ij s_ij + sum_im G_im t_im   (0 beyond max_scale, see LogScale)
 ///
 /// j as in info_nce_loss. m goes over all rows of N with NegativeScope::shared, over query i's own
 /// with `own`: rows i k .. i k + k - 1 where N has B k rows, or neg_offsets[i] ..

@@ -20,10 +20,10 @@ namespace contrastive {
 ///     L_i  = log sum_j e^(s_ij) - s_ii
 ///     L    = sum_i w_i L_i                    w_i = 1/B, or weights_i / sum(weights)
 ///
-///     A_ij = e^(s_ij) / sum_j e^(s_ij)        G_ij = dL/ds_ij = w_i (A_ij - [i = j])
+///     A_ij = e^(s_ij) / sum_k e^(s_ik)        G_ij = dL/ds_ij = w_i (A_ij - [i = j])
 ///     dqn_i = scale sum_j G_ij pn_j            dpn_j = scale sum_i G_ij qn_i
 ///     dq_i = (dqn_i - qn_i (qn_i . dqn_i)) / |q_i|, dp_j likewise (cosine)
-///     d_log_scale = sum_ij G_ij s_ij
+///     d_log_scale = sum_ij G_ij s_ij          (0 beyond max_scale, see LogScale)
 ///
 /// j goes over row i's candidates: i itself and the other rows of P, without those that query_ids
 /// or pos_ids rule out. A row without another candidate has loss and gradient 0. Rows need not be
@@ -95,7 +95,8 @@ template <class DQ, class DP, class Scale>
 
 /// InfoNCE of logits from any critic: the rows of S in place of scale * cosines.
 ///
-///     L = sum_i w_i (log sum_j e^(s_ij) - s_ii)        dL/ds_ij = w_i (A_ij - [i = j])
+///     L    = sum_i w_i (log sum_j e^(s_ij) - s_ii)
+///     A_ij = e^(s_ij) / sum_k e^(s_ik)        dL/ds_ij = w_i (A_ij - [i = j])
 ///
 /// @param S        logits (B x B), finite; s_ii is the positive of row i.
 /// @param options  query_ids, pos_ids, weights.

@@ -17,6 +17,7 @@ namespace contrastive {
 ///
 ///     I(x; y) >= log N - E[L],   L = mean_i (log sum_j e^(s_ij) - s_ii)
 ///     nats     = log N - L       dnats/ds_ij = -(A_ij - [i = j]) / N
+///     A_ij     = e^(s_ij) / sum_k e^(s_ik)
 ///
 /// It never exceeds log N, however much the pairs share, and it may be negative. The bound holds in
 /// expectation, for pairs drawn independently: the other candidates must be samples of the

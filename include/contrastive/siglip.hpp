@@ -24,7 +24,7 @@ namespace contrastive {
 ///     G_ij = dL/ds_ij = -w_i z_ij sigmoid(-z_ij x_ij)
 ///     dqn_i = scale sum_j G_ij pn_j            dpn_j = scale sum_i G_ij qn_i
 ///     dq_i = (dqn_i - qn_i (qn_i . dqn_i)) / |q_i|, dp_j likewise (cosine)
-///     d_log_scale = sum_ij G_ij s_ij          d_bias = sum_ij G_ij
+///     d_log_scale = sum_ij G_ij s_ij (0 beyond max_scale)      d_bias = sum_ij G_ij
 ///
 /// w_i = 1/B (not 1/B^2), or weights_i / sum(weights). Pairs that query_ids or pos_ids rule out are
 /// left out of the sum; 1/B stays. The paper starts from alpha = log 10 and bias = -10.

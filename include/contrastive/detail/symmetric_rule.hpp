@@ -127,15 +127,16 @@ class SymmetricRule {
       return softmax.loss;
     }
 
-    /// factor e^(reference - line's reference) of the lines `first` and following: times a block's
-    /// E it is the line's part of G. No row or column with a candidate in the block is as far away
-    /// as the limit, which keeps 0 * infinity out of the others.
+    /// factor e^(block - reference) of the lines `first` and following: times the block's E it is a
+    /// line's part of G. A line with a candidate in the block reaches neither limit, as its part of
+    /// G is at most 1 and its largest E not tiny; a line without one has E = 0, and the limits keep
+    /// that from being multiplied by infinity.
     template <Index kCount>
     void block_factors(Index first, T block, T* result) const {
       using Wides = Eigen::Array<W, kCount, 1>;
       const Eigen::Map<const Wides> factors(factor + first), references(reference + first);
       const Wides e = ((W(block) - references).min)(W(exponential_range<T>())).exp();
-      const Wides product = factors * e;
+      const Wides product = ((factors * e).min)(W((std::numeric_limits<T>::max)() / 4));
       for (Index l = 0; l < kCount; ++l) result[l] = T(product[l]);
     }
   };
