@@ -17,8 +17,8 @@ class Scratch;
 /// scalar type, and grows to the largest call it has seen.
 ///
 /// The byte budget given to the constructor is what the symmetric loss (clip.hpp) may spend on
-/// keeping its logits between its two sweeps, which saves one of four matrix products. Beyond the
-/// budget the logits are computed anew. The result is the same to the last bit.
+/// keeping its strips between its two sweeps, which saves one of four matrix products. Beyond the
+/// budget they are computed anew. The result is the same to the last bit.
 ///
 /// One call at a time: two threads need two workspaces.
 class Workspace {
