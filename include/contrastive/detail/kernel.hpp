@@ -1,12 +1,13 @@
 // The matrix product of the engine: a register-blocked micro-kernel on Eigen's packets.
 //
-// This is the one header that touches Eigen's internals (packet_traits, pset1, pload, pstore, padd,
-// pmadd). Where Eigen has no packets for a scalar type, and everywhere if the whole program defines
-// CONTRASTIVE_EIGEN_PRODUCT, Eigen's own product takes the micro-kernel's place.
+// This is the one header that touches Eigen's internals (packet_traits, PacketBlock and the packet
+// functions). Where Eigen has no packets for a scalar type, and everywhere if the whole program
+// defines CONTRASTIVE_EIGEN_PRODUCT, Eigen's own product takes the micro-kernel's place.
 #ifndef CONTRASTIVE_DETAIL_KERNEL_HPP
 #define CONTRASTIVE_DETAIL_KERNEL_HPP
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -14,6 +15,11 @@
 #define CONTRASTIVE_INLINE __forceinline
 #else
 #define CONTRASTIVE_INLINE inline __attribute__((always_inline))
+#endif
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wignored-attributes"  // a packet's, as a template argument
 #endif
 
 namespace contrastive::detail {
@@ -28,40 +34,67 @@ inline constexpr bool use_packets = true;
 
 /// The product of a block: C (height x width) = A B, or C += A B.
 ///
-/// Entry (r, q) of A lies at a[r * kRowStep + q * kDepthStep]. Row q of B (width entries) lies at
-/// b + q * width, row r of C at c + r * c_stride; both aligned for packets. Each entry of C sums
-/// over q in order, wherever it lies in the block.
+/// Entry (r, q) of A lies at a[r * kRowStep + q * kDepthStep] for q < kPart; the next kPart columns
+/// of A lie part_step further, and so on (kPart of 0: all are in one part). Row q of B (width
+/// entries) lies at b + q * width, row r of C at c + r * c_stride; both aligned for packets. Each
+/// entry of C sums over q in order, wherever it lies in the block.
 template <class T, bool kPackets>
 struct BlockProduct {
   using Packet = typename Eigen::internal::packet_traits<T>::type;
   static constexpr Index lanes = Eigen::internal::packet_traits<T>::size;
   static constexpr Index width = 2 * lanes;
   // 2 * height accumulators, two packets of b and one of a fit 16 registers or 32.
-#if defined(EIGEN_VECTORIZE_AVX512) || defined(EIGEN_VECTORIZE_NEON)
+#if defined(EIGEN_VECTORIZE_AVX512)
+  static constexpr Index height = 8;
+#elif defined(EIGEN_VECTORIZE_NEON)
   static constexpr Index height = 12;
 #else
   static constexpr Index height = 6;
 #endif
 
-  template <Index kRowStep, Index kDepthStep>
-  static void product(Index depth, const T* a, const T* b, T* c, Index c_stride, bool add) {
-    product<kRowStep, kDepthStep>(depth, a, b, c, c_stride, add,
-                                  std::make_index_sequence<std::size_t(height)>{});
+  template <Index kRowStep, Index kDepthStep, Index kPart>
+  static void product(Index depth, const T* a, Index part_step, const T* b, T* c, Index c_stride,
+                      bool add) {
+    product<kRowStep, kDepthStep, kPart>(depth, a, part_step, b, c, c_stride, add,
+                                         std::make_index_sequence<std::size_t(height)>{});
+  }
+
+  /// out = the transpose of `in`, both width x width, rows out_stride and in_stride apart.
+  static void transpose(const T* in, Index in_stride, T* out, Index out_stride) {
+    using namespace Eigen::internal;
+    for (Index i = 0; i < width; i += lanes)
+      for (Index j = 0; j < width; j += lanes) {
+        Square block;
+        for (Index l = 0; l < lanes; ++l)
+          block.packet[l] = ploadu<Packet>(in + (i + l) * in_stride + j);
+        ptranspose(block);
+        for (Index l = 0; l < lanes; ++l) pstoreu(out + (j + l) * out_stride + i, block.packet[l]);
+      }
   }
 
  private:
-  template <Index kRowStep, Index kDepthStep, std::size_t... Row>
-  CONTRASTIVE_INLINE static void product(Index depth, const T* a, const T* b, T* c, Index c_stride,
-                                         bool add, std::index_sequence<Row...>) {
+  using Square = Eigen::internal::PacketBlock<Packet, int(lanes)>;
+
+  template <Index kRowStep, Index kDepthStep, Index kPart, std::size_t... Row>
+  CONTRASTIVE_INLINE static void product(Index depth, const T* a, Index part_step, const T* b, T* c,
+                                         Index c_stride, bool add, std::index_sequence<Row...>) {
     using namespace Eigen::internal;
+    (prefetch(c + Index(Row) * c_stride), ...);
+    if (width * Index(sizeof(T)) > 64) (prefetch(c + Index(Row) * c_stride + lanes), ...);
     Packet left[] = {(static_cast<void>(Row), pset1<Packet>(T(0)))...};
     Packet right[] = {(static_cast<void>(Row), pset1<Packet>(T(0)))...};
-    for (Index q = 0; q < depth; ++q) {
-      const Packet b_left = pload<Packet>(b);
-      const Packet b_right = pload<Packet>(b + lanes);
-      (multiply_add(a[Index(Row) * kRowStep], b_left, b_right, left[Row], right[Row]), ...);
-      a += kDepthStep;
-      b += width;
+    for (Index begin = 0; begin < depth; begin += kPart) {
+      const Index part = kPart == 0 ? depth : (std::min)(kPart, depth - begin);
+      const T* a_part = a;
+      for (Index q = 0; q < part; ++q) {
+        const Packet b_left = pload<Packet>(b);
+        const Packet b_right = pload<Packet>(b + lanes);
+        (multiply_add(a_part[Index(Row) * kRowStep], b_left, b_right, left[Row], right[Row]), ...);
+        a_part += kDepthStep;
+        b += width;
+      }
+      if (kPart == 0) break;
+      a += part_step;
     }
     if (add) {
       ((left[Row] = padd(pload<Packet>(c + Index(Row) * c_stride), left[Row])), ...);
@@ -86,32 +119,41 @@ struct BlockProduct<T, false> {
   static constexpr Index height = 24;
   static constexpr Index width = 16;
 
-  template <Index kRowStep, Index kDepthStep>
-  static void product(Index depth, const T* a, const T* b, T* c, Index c_stride, bool add) {
+  template <Index kRowStep, Index kDepthStep, Index kPart>
+  static void product(Index depth, const T* a, Index part_step, const T* b, T* c, Index c_stride,
+                      bool add) {
     using Eigen::Dynamic;
     using Eigen::RowMajor;
-    const Eigen::Map<const Eigen::Matrix<T, height, Dynamic>, 0,
-                     Eigen::Stride<kDepthStep, kRowStep>>
-        left(a, height, depth);
-    const Eigen::Map<const Eigen::Matrix<T, Dynamic, width, RowMajor>> right(b, depth, width);
     Eigen::Map<Eigen::Matrix<T, height, width, RowMajor>, 0, Eigen::OuterStride<>> block(
         c, Eigen::OuterStride<>(c_stride));
-    if (add)
+    if (!add) block.setZero();
+    for (Index begin = 0; begin < depth; begin += kPart) {
+      const Index part = kPart == 0 ? depth : (std::min)(kPart, depth - begin);
+      const Eigen::Map<const Eigen::Matrix<T, height, Dynamic>, 0,
+                       Eigen::Stride<kDepthStep, kRowStep>>
+          left(a, height, part);
+      const Eigen::Map<const Eigen::Matrix<T, Dynamic, width, RowMajor>> right(b, part, width);
       block.noalias() += left * right;
-    else
-      block.noalias() = left * right;
+      if (kPart == 0) break;
+      a += part_step;
+      b += part * width;
+    }
+  }
+
+  static void transpose(const T* in, Index in_stride, T* out, Index out_stride) {
+    for (Index i = 0; i < width; ++i)
+      for (Index j = 0; j < width; ++j) out[j * out_stride + i] = in[i * in_stride + j];
   }
 };
 
 /// The shapes of the engine, all in entries.
 ///
 ///     height x width   what a block product computes in registers
-///     chunk            columns whose exponentials are taken while they are hot; a multiple of both
-///     tile             columns that lie together in a strip of logits; a multiple of chunk
+///     chunk            columns of logits that lie together, and whose exponentials are taken while
+///                      they are hot; a multiple of both
 template <class T>
 struct Kernel : BlockProduct<T, use_packets && (Eigen::internal::packet_traits<T>::size > 1)> {
-  static constexpr Index chunk = 48 % Kernel::width == 0 ? 48 : 96;
-  static constexpr Index tile = 5 * chunk;
+  static constexpr Index chunk = 48 % Kernel::width == 0 ? 48 : 64;
   static_assert(chunk % Kernel::width == 0 && chunk % Kernel::height == 0, "blocks tile a chunk");
 };
 
@@ -121,5 +163,9 @@ constexpr Index round_up(Index n, Index step) {
 }
 
 }  // namespace contrastive::detail
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 #endif  // CONTRASTIVE_DETAIL_KERNEL_HPP

@@ -26,11 +26,11 @@ class EmbeddingLogits {
 
   /// Rows are those of x, columns those of y and of `more` below.
   EmbeddingLogits(const View<const T>& x, const View<const T>& y, const View<const T>& more,
-                  Similarity similarity, long double scale, Scratch& scratch)
-      : x_(Side<T>::Role::left, x, {}, similarity, scratch),
-        y_(Side<T>::Role::right, y, more, similarity, scratch),
-        scale_(W(scale)),
-        plan_(x.rows, y_.rows()) {}
+                  Similarity similarity, long double scale)
+      : plan_(x.rows, y.rows + more.rows),
+        x_(Side<T>::Role::left, x, {}, similarity),
+        y_(Side<T>::Role::right, y, more, similarity),
+        scale_(W(scale)) {}
 
   [[nodiscard]] const StripPlan<T>& plan() const { return plan_; }
   [[nodiscard]] Index depth() const { return x_.dim(); }
@@ -40,31 +40,35 @@ class EmbeddingLogits {
   [[nodiscard]] const Side<T>& x() const { return x_; }
   [[nodiscard]] const Side<T>& y() const { return y_; }
 
-  /// `natural_x` asks for Xn beside the operands of S, though there be no gradient.
-  void pack(bool natural_x, bool gradient, Scratch& scratch) {
-    // The scale goes to the left side. Where that side alone would leave the range of T (dot
-    // products of huge or tiny rows), a power of two moves to the other side.
-    const W left = scale_ * x_.largest_norm(), right = y_.largest_norm();
+  /// Contents are not checked: where a row is not ordinary, that is left to the caller.
+  void pack(bool gradient, Scratch& scratch) {
+    x_.pack(W(1), gradient, scratch);
+    y_.pack(scale_, gradient, scratch);
+    // The scale is the right side's. Where an operand alone would leave the range of T (dot
+    // products of huge or tiny rows), a power of two moves from one to the other.
+    const W left = x_.largest_norm(), right = scale_ * y_.largest_norm();
     const W large = std::sqrt((std::numeric_limits<T>::max)());
-    const auto ordinary = [&](W norm) { return norm == 0 || (norm > 1 / large && norm < large); };
-    int shift = 0;
-    if (!(ordinary(left) && ordinary(right)) && std::isfinite(left * right) && left * right > 0)
-      shift = (std::ilogb(left) - std::ilogb(right)) / 2;
-    x_.pack(std::ldexp(scale_, -shift), natural_x, gradient, scratch);
-    y_.pack(std::ldexp(W(1), shift), false, gradient, scratch);
+    const auto fits = [&](W norm) { return norm == 0 || (norm > 1 / large && norm < large); };
+    if ((fits(left) && fits(right)) || !(left * right > 0) || !std::isfinite(left * right)) return;
+    const int shift = (std::ilogb(left) - std::ilogb(right)) / 2;
+    x_.pack_again(std::ldexp(W(1), -shift), scratch);
+    y_.pack_again(std::ldexp(scale_, shift), scratch);
   }
+
+  /// Whether no row is zero, tiny, huge or not finite. After pack().
+  [[nodiscard]] bool is_ordinary() const { return x_.is_ordinary() && y_.is_ordinary(); }
 
   /// The logits of one chunk of a strip.
   void fill(const Strip<T>& strip, Index c) const {
     using K = Kernel<T>;
-    constexpr Index kDepthBlock = 256;  // what stays in the first-level cache
     const Index begin = c * K::chunk, end = round_up(plan_.chunk_end(c), K::width);
-    for (Index k = 0; k < depth(); k += kDepthBlock) {
-      const Index block = (std::min)(kDepthBlock, depth() - k);
+    for (Index k = 0; k < depth(); k += depth_block) {
+      const Index block = (std::min)(depth_block, depth() - k);
       for (Index j = begin; j < end; j += K::width)
         for (Index r = 0; r < strip.rows; r += K::height)
-          K::template product<1, K::height>(block, x_.left(strip.first + r, k), y_.right(j, k),
-                                            strip.at(r, j), K::tile, k > 0);
+          K::template product<K::width, 1, K::width>(block, x_.left(strip.first + r, k),
+                                                     x_.panel_size(), y_.right(j, k),
+                                                     strip.at(r, j), K::chunk, k > 0);
     }
   }
 
@@ -74,19 +78,21 @@ class EmbeddingLogits {
     const Index begin = c * K::chunk, end = round_up(plan_.chunk_end(c), K::height);
     for (Index panel = 0; panel < x_.panels(); ++panel)
       for (Index j = begin; j < end; j += K::height)
-        K::template product<1, K::tile>(strip.rows, strip.at(0, j), x_.natural(panel, strip.first),
-                                        y_.gradient(panel, j), K::width, strip.first > 0);
+        K::template product<1, K::chunk, 0>(strip.rows, strip.at(0, j), 0,
+                                            x_.natural(panel, strip.first), y_.gradient(panel, j),
+                                            K::width, strip.first > 0);
   }
 
   /// dXn = G Yn for the rows begin .. end - 1 of a strip; begin is a multiple of the height.
   void set_left(const Strip<T>& strip, Index begin, Index end) const {
     using K = Kernel<T>;
-    for (Index j = 0; j < plan_.cols; j += K::tile)
+    constexpr Index kColumns = round_up(depth_block, K::chunk);
+    for (Index j = 0; j < plan_.cols; j += kColumns)
       for (Index panel = 0; panel < y_.panels(); ++panel)
         for (Index r = begin; r < end; r += K::height)
-          K::template product<K::tile, 1>((std::min)(K::tile, plan_.cols - j), strip.at(r, j),
-                                          y_.natural(panel, j), x_.gradient(panel, strip.first + r),
-                                          K::width, j > 0);
+          K::template product<K::chunk, 1, K::chunk>(
+              (std::min)(kColumns, plan_.cols - j), strip.at(r, j), strip.chunk_size(),
+              y_.natural(panel, j), x_.gradient(panel, strip.first + r), K::width, j > 0);
   }
 
   void unpack(const View<T>& dx, const View<T>& dy, const View<T>& dmore) const {
@@ -95,15 +101,15 @@ class EmbeddingLogits {
   }
 
   /// sum_ij G_ij s_ij
-  [[nodiscard]] W d_log_scale(Scratch& scratch) const {
-    return scale_ * x_.dot_with_gradient(scratch);
-  }
+  [[nodiscard]] W d_log_scale() const { return scale_ * x_.dot_with_gradient(); }
 
  private:
+  static constexpr Index depth_block = 256;  // what stays in the first-level cache
+
+  StripPlan<T> plan_{};
   Side<T> x_{};
   Side<T> y_{};
   W scale_ = 1;
-  StripPlan<T> plan_{};
 };
 
 /// Logits that the caller computed, by whatever critic.

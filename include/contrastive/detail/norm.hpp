@@ -24,39 +24,79 @@ struct Norm {
     const int half = exponent / 2;  // in two steps, so that neither leaves the range early
     return std::ldexp(std::ldexp(x, half) / length, exponent - half);
   }
+  /// Neither zero, nor tiny, nor huge, nor without meaning.
+  [[nodiscard]] bool is_ordinary() const { return length > 0 && exponent == 0; }
   /// May overflow to infinity.
   [[nodiscard]] W value() const { return std::ldexp(length, -exponent); }
 };
 
+/// Sums side by side: fast, and nearly as good as pairwise. Entry k of a row goes to sum k % 8.
+inline constexpr Index norm_lanes = 8;
+
+template <class W>
+W sum_of_lanes(const W* lanes, Index stride) {
+  W sum = 0;
+  for (Index l = 0; l < norm_lanes; ++l) sum += lanes[l * stride];
+  return sum;
+}
+
+/// |x| from the sum of squares of its entries.
 template <class T>
-Norm<Wide<T>> row_norm(const T* x, Index stride, Index d) {
+Norm<Wide<T>> norm_of(Wide<T> sum, const T* x, Index stride, Index d) {
   using W = Wide<T>;
-  constexpr Index kLanes = 8;  // sums side by side: fast, and nearly as good as pairwise
-  const auto sum_squares = [&](int exponent) {
-    W lanes[kLanes] = {};
-    for (Index k = 0; k < d; k += kLanes) {
-      W values[kLanes] = {};
-      const Index count = (std::min)(kLanes, d - k);
-      if (stride == 1 && count == kLanes)
-        for (Index l = 0; l < kLanes; ++l) values[l] = W(x[k + l]);
-      else
-        for (Index l = 0; l < count; ++l) values[l] = W(x[(k + l) * stride]);
-      if (exponent != 0)
-        for (W& value : values) value = std::ldexp(value, exponent);
-      for (Index l = 0; l < kLanes; ++l) lanes[l] += values[l] * values[l];
-    }
-    W sum = 0;
-    for (const W lane : lanes) sum += lane;
-    return sum;
-  };
-  const W sum = sum_squares(0);
   // Between these bounds no square that matters has left the range of normal numbers.
   if (sum > W(1e-240) && sum < W(1e300)) return {std::sqrt(sum), 0};
   W largest = 0;
   for (Index k = 0; k < d; ++k) largest = (std::max)(largest, std::fabs(W(x[k * stride])));
   if (largest == 0) return {};
   const int exponent = -std::ilogb(largest);
-  return {std::sqrt(sum_squares(exponent)), exponent};
+  W lanes[std::size_t(norm_lanes)] = {};
+  for (Index k = 0; k < d; ++k) {
+    const W value = std::ldexp(W(x[k * stride]), exponent);
+    lanes[k % norm_lanes] += value * value;
+  }
+  return {std::sqrt(sum_of_lanes(lanes, 1)), exponent};
+}
+
+template <class T>
+Norm<Wide<T>> row_norm(const T* x, Index stride, Index d) {
+  using W = Wide<T>;
+  W lanes[std::size_t(norm_lanes)] = {};
+  Index k = 0;
+  if (stride == 1)
+    for (; k + norm_lanes <= d; k += norm_lanes) {
+      W values[std::size_t(norm_lanes)];
+      for (Index l = 0; l < norm_lanes; ++l) values[l] = W(x[k + l]);
+      for (Index l = 0; l < norm_lanes; ++l) lanes[l] += values[l] * values[l];
+    }
+  for (; k < d; ++k) {
+    const W value = W(x[k * stride]);
+    lanes[k % norm_lanes] += value * value;
+  }
+  return norm_of(sum_of_lanes(lanes, 1), x, stride, d);
+}
+
+/// The lengths of the rows begin .. end - 1 of x, read along x's memory: the same bits in either
+/// storage order.
+template <class T>
+void row_norms(const View<const T>& x, Index begin, Index end, Norm<Wide<T>>* norms) {
+  using W = Wide<T>;
+  constexpr Index kRows = 16;
+  Index i = begin;
+  if (x.row_stride == 1)
+    for (; i + kRows <= end; i += kRows) {
+      W lanes[std::size_t(norm_lanes)][std::size_t(kRows)] = {};
+      for (Index k = 0; k < x.cols; ++k) {
+        W values[std::size_t(kRows)];
+        for (Index r = 0; r < kRows; ++r) values[r] = W(x(i + r, k));
+        W* lane = lanes[k % norm_lanes];
+        for (Index r = 0; r < kRows; ++r) lane[r] += values[r] * values[r];
+      }
+      for (Index r = 0; r < kRows; ++r)
+        norms[i - begin + r] =
+            norm_of(sum_of_lanes(&lanes[0][r], kRows), &x(i + r, 0), x.col_stride, x.cols);
+    }
+  for (; i < end; ++i) norms[i - begin] = row_norm(&x(i, 0), x.col_stride, x.cols);
 }
 
 }  // namespace contrastive::detail

@@ -19,20 +19,23 @@ class OwnNegatives {
 
   OwnNegatives() = default;
 
-  OwnNegatives(const View<const T>& n, Index batch, const SoftmaxOptions& options, Scratch& scratch)
-      : negatives_(Side<T>::Role::own, n, {}, options.similarity, scratch),
+  OwnNegatives(const View<const T>& n, Index batch, const SoftmaxOptions& options)
+      : negatives_(Side<T>::Role::own, n, {}, options.similarity),
         batch_(batch),
         offsets_(options.neg_offsets),
         pos_ids_(options.pos_ids),
         neg_ids_(options.neg_ids) {}
 
   [[nodiscard]] bool empty() const { return negatives_.rows() == 0; }
+
   /// `queries` are packed already, Xn among it.
   void pack(const EmbeddingLogits<T>& queries, bool gradient, Scratch& scratch) {
     queries_ = &queries;
-    negatives_.pack(W(1), true, gradient, scratch);
+    negatives_.pack(W(1), gradient, scratch);
     logits_ = scratch.take<T>(negatives_.rows());
   }
+
+  [[nodiscard]] bool is_ordinary() const { return negatives_.is_ordinary(); }
 
   /// Refuses logits beyond `limit` in magnitude, as check_logits() does.
   void check(const char* function, W limit) const {

@@ -21,7 +21,7 @@ class PairLoss {
   PairLoss& operator=(const PairLoss&) = delete;
 
   [[nodiscard]] T loss() const { return T(loss_); }
-  [[nodiscard]] T d_log_scale() { return scale_.passes ? T(logits_.d_log_scale(scratch_)) : T(0); }
+  [[nodiscard]] T d_log_scale() { return scale_.passes ? T(logits_.d_log_scale()) : T(0); }
   void write(const View<T>& dq, const View<T>& dp) const { logits_.unpack(dq, dp, {}); }
 
  protected:
@@ -32,10 +32,12 @@ class PairLoss {
   void prepare(const char* function, const View<const T>& q, const View<const T>& p,
                const Options& options, W limit, bool gradient) {
     check_pair_options(function, options, q.rows);
-    check_embeddings(function, "Q", q, options.similarity);
-    check_embeddings(function, "P", p, options.similarity);
-    logits_ = EmbeddingLogits<T>(q, p, {}, options.similarity, scale_.value, scratch_);
-    logits_.pack(false, gradient, scratch_);
+    logits_ = EmbeddingLogits<T>(q, p, {}, options.similarity, scale_.value);
+    logits_.pack(gradient, scratch_);
+    if (!logits_.is_ordinary()) {
+      check_embeddings(function, "Q", q, options.similarity);
+      check_embeddings(function, "P", p, options.similarity);
+    }
     if (logits_.bound() > limit)
       check_logits(function, logits_, limit,
                    scratch_.template take<T>(logits_.plan().strip_size()));

@@ -23,8 +23,6 @@ class RowLoss {
     scale_ = resolve<T>(function, scale);
     refuse_negative_options(function, options);
     check_pair_options(function, options, q.rows);
-    check_embeddings(function, "Q", q, options.similarity);
-    check_embeddings(function, "P", p, options.similarity);
     run(function, q, p, {}, options, gradient);
   }
 
@@ -38,9 +36,6 @@ class RowLoss {
     scale_ = resolve<T>(function, scale);
     check_pair_options(function, options, q.rows);
     check_negative_options(function, options, q.rows, n.rows);
-    check_embeddings(function, "Q", q, options.similarity);
-    check_embeddings(function, "P", p, options.similarity);
-    check_embeddings(function, "N", n, options.similarity);
     run(function, q, p, n, options, gradient);
   }
 
@@ -49,7 +44,7 @@ class RowLoss {
 
   [[nodiscard]] T loss() const { return T(loss_); }
 
-  [[nodiscard]] T d_log_scale() { return scale_.passes ? T(logits_.d_log_scale(scratch_)) : T(0); }
+  [[nodiscard]] T d_log_scale() { return scale_.passes ? T(logits_.d_log_scale()) : T(0); }
 
   /// `dn` has no rows for InfoNCE.
   void write(const View<T>& dq, const View<T>& dp, const View<T>& dn) const {
@@ -61,11 +56,18 @@ class RowLoss {
   void run(const char* function, const View<const T>& q, const View<const T>& p,
            const View<const T>& n, const SoftmaxOptions& options, bool gradient) {
     const bool shared = options.scope == NegativeScope::shared;
-    logits_ = EmbeddingLogits<T>(q, p, shared ? n : View<const T>{}, options.similarity,
-                                 scale_.value, scratch_);
-    if (!shared && n.rows > 0) own_ = OwnNegatives<T>(n, q.rows, options, scratch_);
-    logits_.pack(!own_.empty(), gradient, scratch_);
-    if (!own_.empty()) own_.pack(logits_, gradient, scratch_);
+    logits_ =
+        EmbeddingLogits<T>(q, p, shared ? n : View<const T>{}, options.similarity, scale_.value);
+    logits_.pack(gradient, scratch_);
+    if (!shared && n.rows > 0) {
+      own_ = OwnNegatives<T>(n, q.rows, options);
+      own_.pack(logits_, gradient, scratch_);
+    }
+    if (!logits_.is_ordinary() || !(own_.empty() || own_.is_ordinary())) {
+      check_embeddings(function, "Q", q, options.similarity);
+      check_embeddings(function, "P", p, options.similarity);
+      check_embeddings(function, "N", n, options.similarity);
+    }
 
     const W limit = largest_logit<T>(1);
     T* strip = scratch_.template take<T>(logits_.plan().strip_size());

@@ -18,27 +18,27 @@ namespace contrastive::detail {
 
 /// Xn (n x d), rows of one or two matrices below one another: xn = x / |x| under cosine, else x.
 ///
-/// Three packings, each made only where it is wanted:
+///     natural   [d / width][n][width]   xn: the left operand of S = Xn Yn^T, and the right one of
+///                                       dYn = G^T Xn and dXn = G Yn
+///     right     [n / width][d][width]   factor * xn, the right operand of S
+///     gradient  as natural              dXn
 ///
-///     left     [n / height][d][height]  factor * xn, the left operand of S = Xn Yn^T
-///     right    [n / width][d][width]    factor * xn, the right operand of S
-///     natural  [d / width][n][width]    xn, the right operand of dYn = G^T Xn and dXn = G Yn;
-///                                       the gradient dXn has this packing too
+/// Work goes in tiles of width x width entries, so that matrices in either storage order are read
+/// and written along their memory.
 template <class T>
 class Side {
  public:
   using W = Wide<T>;
-  static constexpr Index width = Kernel<T>::width;
-  static constexpr Index height = Kernel<T>::height;
-  static constexpr Index chunk = Kernel<T>::chunk;
+  using K = Kernel<T>;
+  static constexpr Index width = K::width;
+  static constexpr Index chunk = K::chunk;
 
   enum class Role { left, right, own };
 
   Side() = default;
 
-  /// Measures the rows of x and of `more` below them.
-  Side(Role role, const View<const T>& x, const View<const T>& more, Similarity similarity,
-       Scratch& scratch)
+  /// The rows of x and of `more` below them.
+  Side(Role role, const View<const T>& x, const View<const T>& more, Similarity similarity)
       : role_(role),
         similarity_(similarity),
         x_(x),
@@ -46,68 +46,82 @@ class Side {
         n_(x.rows + more.rows),
         d_(x.cols),
         padded_n_(round_up(n_, chunk)),
-        padded_d_(round_up(d_, width)),
-        norms_(scratch.take<Norm<W>>(n_)) {
-    for_blocks([&](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) norms_[i] = row_norm(row(i), stride(i), d_);
-    });
-    for (Index i = 0; i < n_; ++i) largest_norm_ = (std::max)(largest_norm_, norms_[i].value());
-  }
+        padded_d_(round_up(d_, width)) {}
 
   [[nodiscard]] Index rows() const { return n_; }
   [[nodiscard]] Index dim() const { return d_; }
-  /// 1 under cosine.
+  /// Packs the rows: as operands of S, that of the right side multiplied by `factor`, and as
+  /// operands of the way back. Rows that are not finite or have no direction are packed as
+  /// something: see is_ordinary().
+  void pack(W factor, bool gradient, Scratch& scratch) {
+    norms_ = scratch.take<Norm<W>>(n_);
+    if (role_ == Role::right) operand_ = scratch.take<T>(padded_n_ * padded_d_);
+    if (role_ != Role::right || gradient) natural_ = scratch.take<T>(padded_n_ * padded_d_);
+    if (gradient) {
+      gradient_ = scratch.take<T>(padded_n_ * padded_d_);
+      radials_ = scratch.take<W>(padded_n_);
+    }
+    for_blocks([&](Index begin, Index end) {
+      const Index middle = (std::min)((std::max)(x_.rows, begin), end);
+      row_norms(x_, begin, middle, norms_ + begin);
+      row_norms(more_, middle - x_.rows, end - x_.rows, norms_ + middle);
+      pack_rows(begin, end, factor);
+    });
+    ordinary_ = true;
+    for (Index i = 0; i < n_; ++i) {
+      ordinary_ = ordinary_ && norms_[i].is_ordinary();
+      largest_norm_ = (std::max)(largest_norm_, norms_[i].value());
+    }
+  }
+
+  /// Packs the operand of S once more, multiplied by `factor`, also that of the left side.
+  void pack_again(W factor, Scratch& scratch) {
+    if (operand_ == nullptr) operand_ = scratch.take<T>(padded_n_ * padded_d_);
+    for_blocks([&](Index begin, Index end) { pack_rows(begin, end, factor); });
+  }
+
+  /// Whether no row is zero, tiny, huge or not finite. After pack().
+  [[nodiscard]] bool is_ordinary() const { return ordinary_; }
+  /// 1 under cosine. After pack().
   [[nodiscard]] W largest_norm() const {
     return similarity_ == Similarity::cosine ? W(1) : largest_norm_;
   }
 
-  /// Packs the rows: multiplied by `factor` as an operand of S, and as they are where `natural` or
-  /// a gradient asks for it.
-  void pack(W factor, bool natural, bool gradient, Scratch& scratch) {
-    if (role_ != Role::own) operand_ = scratch.take<T>(padded_n_ * d_);
-    if (natural || gradient) natural_ = scratch.take<T>(padded_n_ * padded_d_);
-    if (gradient) gradient_ = scratch.take<T>(padded_n_ * padded_d_);
-    for_blocks([&](Index begin, Index /*end*/) { pack_block(begin, factor); });
+  /// Entries k and following of the left operand's row i; the next panel is panel_size() away.
+  [[nodiscard]] const T* left(Index i, Index k) const {
+    return (operand_ != nullptr ? operand_ : natural_) + place(k / width, i);
   }
-
-  [[nodiscard]] const T* left(Index i, Index k) const { return operand_ + i * d_ + k * height; }
-  [[nodiscard]] const T* right(Index j, Index k) const { return operand_ + j * d_ + k * width; }
+  [[nodiscard]] const T* right(Index j, Index k) const {
+    return operand_ + j * padded_d_ + k * width;
+  }
   /// Panels of `natural` and `gradient` hold the columns panel * width and following.
   [[nodiscard]] Index panels() const { return padded_d_ / width; }
-  [[nodiscard]] const T* natural(Index panel, Index i) const {
-    return natural_ + (panel * padded_n_ + i) * width;
-  }
-  [[nodiscard]] T* gradient(Index panel, Index i) const {
-    return gradient_ + (panel * padded_n_ + i) * width;
-  }
+  [[nodiscard]] Index panel_size() const { return padded_n_ * width; }
+  [[nodiscard]] const T* natural(Index panel, Index i) const { return natural_ + place(panel, i); }
+  [[nodiscard]] T* gradient(Index panel, Index i) const { return gradient_ + place(panel, i); }
 
   /// Carries the gradient, times `scale`, through the normalisation, and writes it:
   ///
   ///     dx = scale (dxn - xn (xn . dxn)) / |x|    under cosine, else dx = scale dxn
   void unpack(W scale, const View<T>& dx, const View<T>& dmore) const {
     for_blocks([&](Index begin, Index end) {
-      W radial[std::size_t(chunk)] = {};
-      if (similarity_ == Similarity::cosine) dots(begin, end, radial);
+      if (similarity_ == Similarity::cosine) dots(begin, end);
       for (Index panel = 0; panel < panels(); ++panel)
-        for (Index i = begin; i < end; ++i)
-          if (i < x_.rows)
-            unpack_part(i, panel, scale, radial[i - begin], &dx(i, 0), dx.col_stride);
-          else
-            unpack_part(i, panel, scale, radial[i - begin], &dmore(i - x_.rows, 0),
-                        dmore.col_stride);
+        for (Index i = begin; i < end; i += width) unpack_tile(i, panel, scale, dx, dmore);
     });
   }
 
   /// sum_i xn_i . dxn_i, which times the scale is the derivative by the log of the scale.
-  [[nodiscard]] W dot_with_gradient(Scratch& scratch) const {
-    W* all = scratch.take<W>(padded_n_);
-    for_blocks([&](Index begin, Index end) { dots(begin, end, all + begin); });
+  [[nodiscard]] W dot_with_gradient() const {
+    for_blocks([&](Index begin, Index end) { dots(begin, end); });
     W sum = 0;
-    for (Index i = 0; i < n_; ++i) sum += all[i];
+    for (Index i = 0; i < n_; ++i) sum += radials_[i];
     return sum;
   }
 
  private:
+  [[nodiscard]] Index place(Index panel, Index i) const { return (panel * padded_n_ + i) * width; }
+
   /// f(begin, end) for the rows chunk by chunk.
   template <class F>
   void for_blocks(const F& f) const {
@@ -115,94 +129,121 @@ class Side {
                  [&](Index block) { f(block * chunk, (std::min)((block + 1) * chunk, n_)); });
   }
 
-  [[nodiscard]] const T* row(Index i) const {
-    return i < x_.rows ? &x_(i, 0) : &more_(i - x_.rows, 0);
-  }
-  [[nodiscard]] Index stride(Index i) const {
-    return i < x_.rows ? x_.col_stride : more_.col_stride;
-  }
-
-  /// Entries panel * width and following of xn_i as a W[width]; padding is zero.
-  void load(Index i, Index panel, W* unit) const {
-    const Index begin = panel * width, count = (std::min)(width, d_ - begin);
-    const Index step = stride(i);
-    const T* x = row(i) + begin * step;
-    if (step == 1 && count == width)
-      for (Index l = 0; l < width; ++l) unit[l] = W(x[l]);
-    else
-      for (Index l = 0; l < width; ++l) unit[l] = l < count ? W(x[l * step]) : W(0);
-    if (similarity_ == Similarity::cosine) divide(i, unit);
+  /// A tile's part of `values`, which may lie in `x` or in `more` or in both: f(view, first row in
+  /// it, first row in the tile, number of rows).
+  template <class V, class F>
+  void for_parts(const View<V>& x, const View<V>& more, Index i, const F& f) const {
+    const Index end = (std::min)(i + width, n_);
+    const Index middle = (std::min)((std::max)(x_.rows, i), end);
+    if (i < middle) f(x, i, Index{0}, middle - i);
+    if (middle < end) f(more, middle - x_.rows, middle - i, end - middle);
   }
 
-  /// Divides W[width] by |x_i|. Where W is wider than T a product does.
-  void divide(Index i, W* values) const {
-    const Norm<W>& norm = norms_[i];
-    if (!std::is_same_v<T, W> && norm.exponent == 0) {
-      const W inverse = 1 / norm.length;
-      for (Index l = 0; l < width; ++l) values[l] *= inverse;
-    } else {
-      for (Index l = 0; l < width; ++l) values[l] = norm.divide(values[l]);
+  /// Rows i .. i + width - 1 and columns of one panel of x; padding is zero.
+  void load_tile(Index i, Index panel, T* tile) const {
+    const Index k = panel * width, cols = (std::min)(width, d_ - k);
+    if (i + width > n_ || cols < width) std::fill(tile, tile + width * width, T(0));
+    for_parts(x_, more_, i, [&](const View<const T>& x, Index first, Index r, Index rows) {
+      if (x.col_stride == 1 && cols == width)
+        for (Index row = 0; row < rows; ++row)
+          std::copy_n(&x(first + row, k), width, tile + (r + row) * width);
+      else if (x.row_stride == 1 && cols == width && rows == width)
+        K::transpose(&x(first, k), x.col_stride, tile, width);
+      else
+        for (Index row = 0; row < rows; ++row)
+          for (Index l = 0; l < cols; ++l) tile[(r + row) * width + l] = x(first + row, k + l);
+    });
+  }
+
+  void store_tile(Index i, Index panel, const T* tile, const View<T>& dx,
+                  const View<T>& dmore) const {
+    const Index k = panel * width, cols = (std::min)(width, d_ - k);
+    for_parts(dx, dmore, i, [&](const View<T>& x, Index first, Index r, Index rows) {
+      if (x.col_stride == 1 && cols == width)
+        for (Index row = 0; row < rows; ++row)
+          std::copy_n(tile + (r + row) * width, width, &x(first + row, k));
+      else if (x.row_stride == 1 && cols == width && rows == width)
+        K::transpose(tile, width, &x(first, k), x.col_stride);
+      else
+        for (Index row = 0; row < rows; ++row)
+          for (Index l = 0; l < cols; ++l) x(first + row, k + l) = tile[(r + row) * width + l];
+    });
+  }
+
+  void pack_rows(Index begin, Index end, W factor) {
+    for (Index panel = 0; panel < panels(); ++panel)
+      for (Index i = begin; i < end; i += width) pack_tile(i, panel, factor);
+  }
+
+  void pack_tile(Index i, Index panel, W factor) {
+    alignas(64) T tile[std::size_t(width * width)];
+    alignas(64) T spare[std::size_t(width)];
+    load_tile(i, panel, tile);
+    const Index at = place(panel, i);
+    for (Index r = 0; r < width; ++r) {
+      T* natural = natural_ != nullptr ? natural_ + at + r * width : spare;
+      normalise(i + r, factor, tile + r * width, natural);
     }
+    if (role_ == Role::right)
+      K::transpose(tile, width, operand_ + i * padded_d_ + panel * width * width, width);
+    else if (operand_ != nullptr)
+      std::copy_n(tile, width * width, operand_ + at);
   }
 
-  /// The rows begin .. begin + chunk - 1. An operand's last group is filled up with zeros.
-  void pack_block(Index begin, W factor) {
-    const Index group = role_ == Role::left ? height : width;
-    const Index end = (std::min)(begin + chunk, round_up(n_, group));
-    for (Index panel = 0; panel < padded_d_ / width; ++panel) {
-      const Index count = (std::min)(width, d_ - panel * width);
-      for (Index i = begin; i < end; ++i) {
-        W unit[std::size_t(width)] = {};
-        if (i < n_) load(i, panel, unit);
-        if (natural_ != nullptr) {
-          T* natural = natural_ + (panel * padded_n_ + i) * width;
-          for (Index l = 0; l < width; ++l) natural[l] = T(unit[l]);
-        }
-        if (operand_ != nullptr) {
-          T* operand = operand_ + i / group * group * d_ + panel * width * group + i % group;
-          if (count == width)
-            for (Index l = 0; l < width; ++l) operand[l * group] = T(unit[l] * factor);
-          else
-            for (Index l = 0; l < count; ++l) operand[l * group] = T(unit[l] * factor);
-        }
-      }
-    }
+  /// Part of a row of x becomes that of factor * xn; xn goes to `natural`. A row of padding is 0.
+  void normalise(Index i, W factor, T* __restrict x, T* __restrict natural) const {
+    const Norm<W> norm = similarity_ == Similarity::cosine && i < n_ ? norms_[i] : Norm<W>{1, 0};
+    const W inverse = 1 / norm.length;
+    const auto scaled = [&](Index l, W unit) {
+      natural[l] = T(unit);
+      x[l] = T(unit * factor);
+    };
+    if (norm.exponent != 0)
+      for (Index l = 0; l < width; ++l) scaled(l, norm.divide(W(x[l])));
+    else if (std::is_same_v<T, W>)
+      for (Index l = 0; l < width; ++l) scaled(l, W(x[l]) / norm.length);
+    else  // as exact, where W is wider than T
+      for (Index l = 0; l < width; ++l) scaled(l, W(x[l]) * inverse);
   }
 
   /// xn_i . dxn_i of the rows begin .. end - 1, at most a chunk of them.
-  void dots(Index begin, Index end, W* result) const {
+  void dots(Index begin, Index end) const {
     W lanes[std::size_t(chunk)][std::size_t(width)] = {};
     for (Index panel = 0; panel < panels(); ++panel)
       for (Index i = begin; i < end; ++i) {
-        const T* hat = natural(panel, i);
-        const T* d_hat = gradient(panel, i);
+        const T* unit = natural(panel, i);
+        const T* d_unit = gradient(panel, i);
         W* lane = lanes[i - begin];
-        for (Index l = 0; l < width; ++l) lane[l] += W(hat[l]) * W(d_hat[l]);
+        for (Index l = 0; l < width; ++l) lane[l] += W(unit[l]) * W(d_unit[l]);
       }
     for (Index i = begin; i < end; ++i) {
       W sum = 0;
       for (const W lane : lanes[i - begin]) sum += lane;
-      result[i - begin] = sum;
+      radials_[i] = sum;
     }
   }
 
-  /// One panel's part of dx_i.
-  void unpack_part(Index i, Index panel, W scale, W radial, T* dx, Index step) const {
-    const T* d_hat = gradient(panel, i);
-    W values[std::size_t(width)];
-    if (similarity_ == Similarity::cosine) {
-      const T* hat = natural(panel, i);
-      for (Index l = 0; l < width; ++l) values[l] = scale * (W(d_hat[l]) - W(hat[l]) * radial);
-      divide(i, values);
-    } else {
-      for (Index l = 0; l < width; ++l) values[l] = scale * W(d_hat[l]);
-    }
-    const Index count = (std::min)(width, d_ - panel * width);
-    dx += panel * width * step;
-    if (step == 1 && count == width)
-      for (Index l = 0; l < width; ++l) dx[l] = T(values[l]);
+  /// One panel's part of the rows i .. i + width - 1 of dx.
+  void unpack_tile(Index i, Index panel, W scale, const View<T>& dx, const View<T>& dmore) const {
+    alignas(64) T tile[std::size_t(width * width)];
+    for (Index r = 0; r < (std::min)(width, n_ - i); ++r)
+      through_norm(i + r, scale, natural(panel, i + r), gradient(panel, i + r), tile + r * width);
+    store_tile(i, panel, tile, dx, dmore);
+  }
+
+  /// Part of a row of dx.
+  void through_norm(Index i, W scale, const T* unit, const T* d_unit, T* __restrict dx) const {
+    const bool cosine = similarity_ == Similarity::cosine;
+    const Norm<W> norm = cosine ? norms_[i] : Norm<W>{1, 0};
+    const W radial = cosine ? radials_[i] : W(0);
+    const W inverse = 1 / norm.length;
+    const auto tangent = [&](Index l) { return scale * (W(d_unit[l]) - W(unit[l]) * radial); };
+    if (norm.exponent != 0)
+      for (Index l = 0; l < width; ++l) dx[l] = T(norm.divide(tangent(l)));
+    else if (std::is_same_v<T, W>)
+      for (Index l = 0; l < width; ++l) dx[l] = T(tangent(l) / norm.length);
     else
-      for (Index l = 0; l < count; ++l) dx[l * step] = T(values[l]);
+      for (Index l = 0; l < width; ++l) dx[l] = T(tangent(l) * inverse);
   }
 
   Role role_ = Role::left;
@@ -215,9 +256,11 @@ class Side {
   Index padded_d_ = 0;
   Norm<W>* norms_ = nullptr;
   W largest_norm_ = 0;
+  bool ordinary_ = false;
   T* operand_ = nullptr;
   T* natural_ = nullptr;
   T* gradient_ = nullptr;
+  W* radials_ = nullptr;  // xn_i . dxn_i
 };
 
 }  // namespace contrastive::detail

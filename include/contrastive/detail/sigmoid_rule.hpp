@@ -35,7 +35,7 @@ W sigmoid(W x) {
 /// gathered without ever adding to 1, so that sums of tiny e_l keep their digits.
 template <class T>
 Wide<T> sum_log1p(const Eigen::Array<T, Kernel<T>::chunk, 1>& e) {
-  constexpr Index kPart = Kernel<T>::chunk / 6;
+  constexpr Index kPart = 8;
   using Part = Eigen::Array<T, kPart, 1>;
   Part q = e.template head<kPart>();
   for (Index begin = kPart; begin < Kernel<T>::chunk; begin += kPart) {

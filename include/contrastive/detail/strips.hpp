@@ -1,4 +1,4 @@
-// How the matrix of logits is walked: strip by strip of rows, each strip in tiles of columns.
+// How the matrix of logits is walked: strip by strip of rows, each strip in chunks of columns.
 #ifndef CONTRASTIVE_DETAIL_STRIPS_HPP
 #define CONTRASTIVE_DETAIL_STRIPS_HPP
 
@@ -10,19 +10,21 @@
 
 namespace contrastive::detail {
 
-/// Rows first .. first + rows - 1 of the logits. Tiles of Kernel<T>::tile columns follow one
-/// another; within a tile rows are contiguous.
+/// Rows first .. first + rows - 1 of the logits. Chunks of columns follow one another; within a
+/// chunk rows are contiguous.
 template <class T>
 struct Strip {
-  static constexpr Index tile = Kernel<T>::tile;
+  static constexpr Index chunk = Kernel<T>::chunk;
 
   T* data = nullptr;
   Index first = 0;
   Index rows = 0;
   Index capacity = 0;  ///< rows that there is room for, a multiple of the kernel's height
 
+  /// From one chunk to the next.
+  [[nodiscard]] Index chunk_size() const { return chunk * capacity; }
   [[nodiscard]] T* at(Index row, Index column) const {
-    return data + column / tile * tile * capacity + row * tile + column % tile;
+    return data + column / chunk * chunk_size() + row * chunk + column % chunk;
   }
 };
 
@@ -43,15 +45,16 @@ struct StripPlan {
   StripPlan() = default;
   StripPlan(Index row_count, Index col_count) : rows(row_count), cols(col_count) {
     constexpr Index height = Kernel<T>::height;
-    const Index row_bytes = round_up(cols, Kernel<T>::tile) * Index(sizeof(T));
-    const Index fitting = strip_limit / row_bytes / height * height;
-    strip_rows = (std::min)({(std::max)(fitting, height), round_up(rows, height), Index{240}});
+    const Index fitting = strip_limit / (round_up(cols, chunk) * Index(sizeof(T)));
+    const Index most = (std::min)((std::max)(fitting / height * height, height), Index{240});
+    const Index count = (rows + most - 1) / most;
+    strip_rows = round_up((rows + count - 1) / count, height);
   }
 
   [[nodiscard]] Index strips() const { return (rows + strip_rows - 1) / strip_rows; }
   [[nodiscard]] Index chunks() const { return (cols + chunk - 1) / chunk; }
   /// Entries of one strip in memory.
-  [[nodiscard]] Index strip_size() const { return strip_rows * round_up(cols, Kernel<T>::tile); }
+  [[nodiscard]] Index strip_size() const { return strip_rows * round_up(cols, chunk); }
 
   [[nodiscard]] Strip<T> strip(Index index, T* data) const {
     const Index first = index * strip_rows;
@@ -66,14 +69,14 @@ struct StripPlan {
   }
 };
 
-/// f(begin, end) for the rows of a strip in blocks that are multiples of the kernel's height: large
-/// enough to use a panel several times, and enough of them for several threads.
+/// f(begin, end) for the rows of a strip in as many blocks as there are threads, each a multiple of
+/// the kernel's height.
 template <class T, class F>
 void for_row_blocks(const Strip<T>& strip, double work, const F& f) {
-  constexpr Index kBlock = round_up(60, Kernel<T>::height);
-  parallel_for((strip.rows + kBlock - 1) / kBlock, work, [&](Index block) {
-    f(block * kBlock, (std::min)((block + 1) * kBlock, strip.rows));
-  });
+  const Index threads = thread_count(work);
+  const Index block = round_up((strip.rows + threads - 1) / threads, Kernel<T>::height);
+  parallel_for((strip.rows + block - 1) / block, work,
+               [&](Index b) { f(b * block, (std::min)((b + 1) * block, strip.rows)); });
 }
 
 }  // namespace contrastive::detail

@@ -11,14 +11,22 @@ namespace contrastive::detail {
 
 using Eigen::Index;
 
+/// How many threads share a loop of so many multiplications: below a million they cost more than
+/// they bring, and inside a parallel region of the caller it stays on the caller's thread.
+inline Index thread_count([[maybe_unused]] double work) {
+#ifdef _OPENMP
+  if (work > 1e6 && omp_in_parallel() == 0) return omp_get_max_threads();
+#endif
+  return 1;
+}
+
 /// Runs piece(i) for i = 0 .. count - 1. Pieces write to disjoint places and each of them does its
 /// sums in an order of its own, so the result does not depend on who runs which. `work` is the
-/// arithmetic of all pieces together: below a million multiplications threads cost more than they
-/// bring. Inside a parallel region of the caller it stays on the caller's thread.
+/// arithmetic of all pieces together.
 template <class Piece>
 void parallel_for(Index count, [[maybe_unused]] double work, const Piece& piece) {
 #ifdef _OPENMP
-  if (work > 1e6 && count > 1 && omp_in_parallel() == 0) {
+  if (count > 1 && thread_count(work) > 1) {
 #pragma omp parallel for schedule(static)
     for (Index i = 0; i < count; ++i) piece(i);
     return;

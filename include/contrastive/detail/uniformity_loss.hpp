@@ -39,9 +39,9 @@ class UniformityLoss {
     centred_ = scratch_.template take<T>(z.rows * z.cols);
     centre();
     const View<const T> centred{centred_, z.rows, z.cols, z.cols, 1};
-    logits_ = EmbeddingLogits<T>(centred, centred, {}, Similarity::dot,
-                                 2 * static_cast<long double>(t), scratch_);
-    logits_.pack(false, gradient, scratch_);
+    logits_ =
+        EmbeddingLogits<T>(centred, centred, {}, Similarity::dot, 2 * static_cast<long double>(t));
+    logits_.pack(gradient, scratch_);
     strip_ = scratch_.template take<T>(logits_.plan().strip_size());
     check_logits(function, logits_, largest_logit<T>(1), strip_);
     offsets_ = scratch_.template take<T>(round_up(z.rows, Kernel<T>::chunk));
