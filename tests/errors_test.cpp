@@ -36,10 +36,6 @@ bool has_ids(Loss loss) {
   return has_scale(loss) || (takes_logits(loss) && loss != Loss::mutual_information);
 }
 
-bool is_softmax(Loss loss) {
-  return has_ids(loss) && !has_bias(loss);
-}
-
 }  // namespace
 
 TEST_CASE("the problems that are made bad below are good", "[errors]") {

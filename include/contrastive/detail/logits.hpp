@@ -40,8 +40,9 @@ class EmbeddingLogits {
   [[nodiscard]] const Side<T>& x() const { return x_; }
   [[nodiscard]] const Side<T>& y() const { return y_; }
 
-  /// `natural_x` asks for Xn beside the operands of S, though there be no gradient.
-  void pack(bool natural_x, bool gradient, Scratch& scratch) {
+  /// `natural_x` and `natural_y` ask for Xn and Yn beside the operands of S, though there be no
+  /// gradient.
+  void pack(bool natural_x, bool gradient, Scratch& scratch, bool natural_y = false) {
     // The scale goes to the left side. Where that side alone would leave the range of T (dot
     // products of huge or tiny rows), a power of two moves to the other side.
     const W left = scale_ * x_.largest_norm(), right = y_.largest_norm();
@@ -51,7 +52,7 @@ class EmbeddingLogits {
     if (!(ordinary(left) && ordinary(right)) && std::isfinite(left * right) && left * right > 0)
       shift = (std::ilogb(left) - std::ilogb(right)) / 2;
     x_.pack(std::ldexp(scale_, -shift), natural_x, gradient, scratch);
-    y_.pack(std::ldexp(W(1), shift), false, gradient, scratch);
+    y_.pack(std::ldexp(W(1), shift), natural_y, gradient, scratch);
   }
 
   /// The logits of one chunk of a strip.
@@ -66,6 +67,24 @@ class EmbeddingLogits {
           K::template product<1, K::height>(block, x_.left(strip.first + r, k), y_.right(j, k),
                                             strip.at(r, j), K::tile, k > 0);
     }
+  }
+
+  /// The logits s_ii of all rows, by the same sums as in fill(): equal rows have equal bits.
+  void diagonal(T* s) const {
+    using K = Kernel<T>;
+    constexpr Index kDepthBlock = 256;  // as in fill()
+    const double work = double(plan_.rows) * double(K::height + K::width) * double(depth());
+    parallel_for((plan_.rows + K::height - 1) / K::height, work, [&](Index group) {
+      const Index first = group * K::height, last = (std::min)(first + K::height, plan_.rows);
+      alignas(64) T block[std::size_t(K::height * K::width)];
+      for (Index j = first / K::width * K::width; j < last; j += K::width) {
+        for (Index k = 0; k < depth(); k += kDepthBlock)
+          K::template product<1, K::height>((std::min)(kDepthBlock, depth() - k), x_.left(first, k),
+                                            y_.right(j, k), block, K::width, k > 0);
+        for (Index i = (std::max)(first, j); i < (std::min)(last, j + K::width); ++i)
+          s[i] = block[(i - first) * K::width + i - j];
+      }
+    });
   }
 
   /// dYn += G^T Xn for the rows of Yn of one chunk; the first strip sets dYn.
