@@ -55,8 +55,7 @@ class OwnNegatives {
   /// s_im = scale qn_i . nn_m
   [[nodiscard]] W logit(Index i, Index m) const { return logit(i, negatives_, m); }
 
-  /// Keeps e^(s_im - reference) of query i's negatives, as chunk_exponentials() does, and returns
-  /// the sums.
+  /// Keeps e^(s_im - reference) of query i's negatives, -1 of what is none, and returns the sums.
   LineSums<W> exponentials(Index i, const Targets<T>& targets) const {
     // The positive's logit is computed as the negatives' are: equal rows have equal logits.
     const bool finds = targets.finds_false_negatives();
@@ -75,7 +74,7 @@ class OwnNegatives {
     }
     for (Index m = begin(i); m < end(i); ++m) {
       if (logits_[m] == minus_infinity<T>) {
-        logits_[m] = targets.smooths() ? T(-1) : T(0);
+        logits_[m] = -1;
         continue;
       }
       const W e = std::exp(W(logits_[m]) - part.reference);

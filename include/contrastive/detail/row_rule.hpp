@@ -25,7 +25,6 @@ SoftmaxSums<Wide<T>> row_rule(Logits& logits, const OwnNegatives<T>* own, const 
   using W = Wide<T>;
   const StripPlan<T>& plan = logits.plan();
   const double work = plan.strip_work(logits.depth());
-  const bool smooth = targets.smooths();
   T* positives = scratch.take<T>(plan.strip_rows);
   LineSoftmax<W>* rows = scratch.take<LineSoftmax<W>>(plan.strip_rows);
   const T reference = common_reference<T>(logits.bound() + targets.largest_prior());
@@ -46,7 +45,7 @@ SoftmaxSums<Wide<T>> row_rule(Logits& logits, const OwnNegatives<T>* own, const 
         T* s = strip.at(r, begin);
         if (begin <= i && i < end) positives[r] = s[i - begin];
         targets.take_row(plan, i, c, s);
-        sums[c * plan.strip_rows + r] = chunk_sums(s, reference, smooth);
+        sums[c * plan.strip_rows + r] = targets.take_exponentials(plan, i, c, s, reference);
       }
     });
 
@@ -86,12 +85,8 @@ SoftmaxSums<Wide<T>> row_rule(Logits& logits, const OwnNegatives<T>* own, const 
         const Index i = strip.first + r;
         const W w = targets.weight(i);
         T* s = strip.at(r, begin);
-        ChunkRow<T> row(s);
-        const T factor = factors[c * plan.strip_rows + r];
-        if (smooth)
-          row = (factor * row - T(w * rows[r].share)) * has_exponential(row);
-        else
-          row *= factor;
+        targets.differentiate(plan, i, c, s, factors[c * plan.strip_rows + r],
+                              T(w * rows[r].share));
         if (begin <= i && i < end) s[i - begin] = T(-w * rows[r].miss);
       }
       logits.add_right(strip, c);

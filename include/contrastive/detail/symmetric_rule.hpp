@@ -70,6 +70,9 @@ class SymmetricRule {
       });
     }
     SoftmaxSums<W> total;
+    // A column has as many candidates as its row, as ids rule out both of a pair and its mirror.
+    if (smooth_ && !targets_.finds_false_negatives())
+      for (Index i = 0; i < plan_.rows; ++i) columns_.sums[i].count = rows_.sums[i].count;
     for (Index i = 0; i < plan_.rows; ++i) {
       const W share = targets_.weight(i) / 2;
       const W both = rows_.finish(targets_, i, positives_[i], share)
@@ -92,7 +95,7 @@ class SymmetricRule {
           reference = find_reference(strip, c);
           if (has_reference(reference))
             for (Index r = 0; r < strip.rows; ++r)
-              chunk_sums(strip.at(r, c * chunk), reference, smooth_);
+              chunk_exponentials(strip.at(r, c * chunk), reference);
         }
         if (has_reference(reference))
           differentiate_block(strip, c, reference);
@@ -198,51 +201,47 @@ class SymmetricRule {
                                                       : std::numeric_limits<T>::infinity();
   }
 
-  /// Sums of the candidates' logits and of their number, down the columns of a chunk.
-  struct ColumnTotals {
-    Lanes<T> total = Lanes<T>::Zero(), count = Lanes<T>::Zero();
-    Eigen::Array<W, chunk, 1> wide_total = Eigen::Array<W, chunk, 1>::Zero();
-    Index rows = 0;
-
+  /// Sums down the columns of a chunk, wide before a sum in T loses digits.
+  class ColumnTotals {
+   public:
     template <class Row>
     void add(const Row& row) {
-      total += candidates_only(row);
-      count += is_candidate(row);
-      if (++rows % 16 == 0) widen();  // before sums in T lose digits
+      sum_ += row;
+      if (++rows_ % 16 != 0) return;
+      wide_ += sum_.template cast<W>();
+      sum_.setZero();
     }
-    void add_to(LineSums<W>* columns, Index columns_here) {
-      widen();
-      for (Index l = 0; l < columns_here; ++l) {
-        columns[l].total += wide_total[l];
-        columns[l].count += W(count[l]);
-      }
-    }
+    [[nodiscard]] W operator[](Index l) const { return wide_[l] + W(sum_[l]); }
 
    private:
-    void widen() {
-      wide_total += total.template cast<W>();
-      total.setZero();
-    }
+    Lanes<T> sum_ = Lanes<T>::Zero();
+    Eigen::Array<W, chunk, 1> wide_ = Eigen::Array<W, chunk, 1>::Zero();
+    Index rows_ = 0;
   };
 
   /// E in place of S, and its sums by rows and columns.
   void sum_block(const Strip<T>& strip, Index c, T reference) {
     LineSums<W>* columns = columns_.sums + c * chunk;
     const Index columns_here = plan_.chunk_end(c) - c * chunk;
+    if (smooth_) {
+      ColumnTotals totals;
+      for (Index r = 0; r < strip.rows; ++r) {
+        T* s = strip.at(r, c * chunk);
+        const ChunkRow<T> row(s);
+        sums_[c * plan_.strip_rows + r] = targets_.take_totals(plan_, strip.first + r, c, s);
+        totals.add(row);
+        targets_.hide(plan_, strip.first + r, c, s);
+      }
+      for (Index l = 0; l < columns_here; ++l) columns[l].total += totals[l];
+    }
     Lanes<T> sum = Lanes<T>::Zero();
-    ColumnTotals totals;
     for (Index r = 0; r < strip.rows; ++r) {
-      T* s = strip.at(r, c * chunk);
-      const ChunkRow<T> row(s);
-      if (smooth_) totals.add(row);
-      sums_[c * plan_.strip_rows + r] = chunk_sums(s, reference, smooth_);
-      if (smooth_)
-        sum += (row.max)(T(0));
-      else
-        sum += row;
+      ChunkRow<T> row(strip.at(r, c * chunk));
+      row = exp_or_zero(row - reference);
+      sum += row;
+      sums_[c * plan_.strip_rows + r].exponentials = {reference, row.sum()};
     }
     for (Index l = 0; l < columns_here; ++l) columns[l].exponentials.add(W(reference), W(sum[l]));
-    if (smooth_) totals.add_to(columns, columns_here);
   }
 
   /// A block's logits as its rows and as its columns see them: the same, or with the false
@@ -266,7 +265,7 @@ class SymmetricRule {
       // -inf - lowest is -inf where a column has no candidate; -inf - -inf would be nan.
       const Lanes<T> reference = (largest.max)(std::numeric_limits<T>::lowest());
       Lanes<T> sum = Lanes<T>::Zero();
-      ColumnTotals totals;
+      ColumnTotals totals, counts;
       for (Index r = 0; r < strip.rows; ++r) {
         const T* s = strip.at(r, c * chunk);
         const auto& column = columns_of(s);
@@ -276,15 +275,18 @@ class SymmetricRule {
         LineSums<T>& sums = sums_[c * plan_.strip_rows + r];
         sums = {{row_largest, exp_or_zero(row - row_largest).sum()}};
         if (!smooth_) continue;
-        totals.add(column);
+        totals.add(candidates_only(column));
+        counts.add(is_candidate(column));
         sums.total = candidates_only(row).sum();
         sums.count = is_candidate(row).sum();
       }
       LineSums<W>* columns = columns_.sums + c * chunk;
       const Index columns_here = plan_.chunk_end(c) - c * chunk;
-      for (Index l = 0; l < columns_here; ++l)
+      for (Index l = 0; l < columns_here; ++l) {
         columns[l].exponentials.add(W(reference[l]), W(sum[l]));
-      if (smooth_) totals.add_to(columns, columns_here);
+        columns[l].total += totals[l];
+        columns[l].count += counts[l];
+      }
     });
   }
 
@@ -300,12 +302,14 @@ class SymmetricRule {
       if (r % kRows == 0)
         rows_.template block_factors<kRows>(strip.first + r, reference, row_factors);
       ChunkRow<T> row(strip.at(r, c * chunk));
-      if (smooth_)
-        row = ((columns + row_factors[r % kRows]) * row
-               - (column_shares + T(rows_.share[strip.first + r])))
-              * has_exponential(row);
-      else
-        row *= columns + row_factors[r % kRows];
+      const T row_factor = row_factors[r % kRows];
+      if (!smooth_) {
+        row *= columns + row_factor;
+        continue;
+      }
+      const Index i = strip.first + r;
+      row = (columns + row_factor) * row - (column_shares + T(rows_.share[i]));
+      targets_.clear(plan_, i, c, strip.at(r, c * chunk));
     }
   }
 

@@ -29,13 +29,20 @@ namespace contrastive::detail {
 template <class T>
 using Lanes = Eigen::Array<T, Kernel<T>::chunk, 1>;
 
-/// Makes the candidates that are none, the positive among them, and the padding of a chunk's part
-/// of row i invisible to a softmax over the others.
+/// Calls f(l) for the places l of a chunk's part of row i that hold no negative by id: of excluded
+/// candidates, the positive among them, and of the padding. A place may come more than once.
+template <class T, class F>
+void for_each_excluded(const Exclusions& excluded, const StripPlan<T>& plan, Index i, Index c,
+                       const F& f) {
+  const Index begin = c * plan.chunk, end = plan.chunk_end(c);
+  excluded.for_each(i, begin, end, [&](Index j) { f(j - begin); });
+  for (Index l = end - begin; l < plan.chunk; ++l) f(l);
+}
+
+/// Makes them invisible to a softmax over the others.
 template <class T>
 void hide_excluded(const Exclusions& excluded, const StripPlan<T>& plan, Index i, Index c, T* s) {
-  const Index begin = c * plan.chunk, end = plan.chunk_end(c);
-  excluded.for_each(i, begin, end, [&](Index j) { s[j - begin] = minus_infinity<T>; });
-  for (Index l = end - begin; l < plan.chunk; ++l) s[l] = minus_infinity<T>;
+  for_each_excluded(excluded, plan, i, c, [&](Index l) { s[l] = minus_infinity<T>; });
 }
 
 /// The largest T that is not above x, so that s > x and s > round_down(x) are the same for any T s.
@@ -45,6 +52,20 @@ T round_down(Wide<T> x) {
   using Limits = std::numeric_limits<T>;
   const T nearest = T((std::min)((std::max)(x, W(Limits::lowest())), W((Limits::max)())));
   return W(nearest) > x ? std::nextafter(nearest, Limits::lowest()) : nearest;
+}
+
+/// 1 for a candidate's logit, 0 for -inf. Logits are at most an eighth of the largest number.
+template <class Derived>
+auto is_candidate(const Eigen::ArrayBase<Derived>& s) {
+  using T = typename Derived::Scalar;
+  return (((s.derived() - std::numeric_limits<T>::lowest()).max)(T(0)).min)(T(1));
+}
+
+/// The logits of the candidates, 0 in other places.
+template <class Derived>
+auto candidates_only(const Eigen::ArrayBase<Derived>& s) {
+  using T = typename Derived::Scalar;
+  return (s.derived().max)(std::numeric_limits<T>::lowest()) * is_candidate(s);
 }
 
 template <class T>
@@ -116,6 +137,60 @@ class Targets {
     hide_excluded(excluded_, plan, i, c, s);
   }
 
+  /// Total and count of a chunk of take_row(), for smoothed labels. Puts 0 in the places without a
+  /// candidate, until hide().
+  LineSums<T> take_totals(const StripPlan<T>& plan, Index i, Index c, T* s) const {
+    Index count = chunk;
+    for_each_excluded(excluded_, plan, i, c, [&](Index l) {
+      if (s[l] == minus_infinity<T>) --count;
+      s[l] = 0;
+    });
+    return {{}, ChunkRow<T>(s).sum(), T(count)};
+  }
+
+  void hide(const StripPlan<T>& plan, Index i, Index c, T* s) const {
+    hide_excluded(excluded_, plan, i, c, s);
+  }
+
+  /// E = e^(s - reference) in place of a chunk of take_row(), and its sums.
+  LineSums<T> take_exponentials(const StripPlan<T>& plan, Index i, Index c, T* s,
+                                T reference) const {
+    LineSums<T> sums;
+    if (marks()) {
+      ChunkRow<T> row(s);
+      const Lanes<T> candidates = is_candidate(row);
+      sums.total = candidates_only(row).sum();
+      sums.count = candidates.sum();
+      sums.exponentials = chunk_exponentials(s, reference);
+      row += candidates - T(1);
+      return sums;
+    }
+    if (smooths()) {
+      sums = take_totals(plan, i, c, s);
+      hide(plan, i, c, s);
+    }
+    sums.exponentials = chunk_exponentials(s, reference);
+    return sums;
+  }
+
+  /// G in place of E, the positive apart.
+  void differentiate(const StripPlan<T>& plan, Index i, Index c, T* e, T factor, T share) const {
+    ChunkRow<T> row(e);
+    if (!smooths()) {
+      row *= factor;
+    } else if (marks()) {
+      row = (factor * row - share) * ((row + T(1)).min)(T(1));
+    } else {
+      row = factor * row - share;
+      clear(plan, i, c, e);
+    }
+  }
+
+  /// G = 0 where there is no candidate by id.
+  void clear(const StripPlan<T>& plan, Index i, Index c, T* g) const {
+    for_each_excluded(excluded_, plan, i, c, [&](Index l) { g[l] = 0; });
+  }
+
   /// What rows and columns have in common of that: false negatives and the prior are left to
   /// row_of() and column_of() where false negatives are looked for.
   void take_row_and_column(const StripPlan<T>& plan, Index i, Index c, T* s) const {
@@ -150,6 +225,11 @@ class Targets {
   }
 
  private:
+  /// Smoothed labels give a candidate of probability 0 a gradient too. Where similarities decide
+  /// who is a candidate, and S is gone, E has to tell it from what is none: that has -1 in place of
+  /// 0.
+  [[nodiscard]] bool marks() const { return smooths() && finds_false_negatives(); }
+
   template <class Limit>
   Lanes<T> negatives(const T* s, Index c, const Limit& limit) const {
     Lanes<T> kept;
@@ -176,46 +256,6 @@ struct SoftmaxSums {
   W loss = 0;
   W diagonal = 0;  ///< sum_i G_ii, where there is a gradient
 };
-
-// ---- chunks of smoothed labels ----
-//
-// Where labels are smoothed a candidate of probability 0 has a gradient too: to be told from what
-// is no candidate, that has the exponential -1 in place of 0.
-
-/// 1 for a candidate's logit, 0 for -inf. Logits are at most an eighth of the largest number.
-template <class Derived>
-auto is_candidate(const Eigen::ArrayBase<Derived>& s) {
-  using T = typename Derived::Scalar;
-  return (((s.derived() - std::numeric_limits<T>::lowest()).max)(T(0)).min)(T(1));
-}
-
-/// The logits of the candidates, 0 in other places.
-template <class Derived>
-auto candidates_only(const Eigen::ArrayBase<Derived>& s) {
-  using T = typename Derived::Scalar;
-  return (s.derived().max)(std::numeric_limits<T>::lowest()) * is_candidate(s);
-}
-
-/// 1 for a candidate's exponential, 0 for -1.
-template <class Derived>
-auto has_exponential(const Eigen::ArrayBase<Derived>& e) {
-  using T = typename Derived::Scalar;
-  return ((e.derived() + T(1)).min)(T(1));
-}
-
-/// Replaces a chunk's part of a line by its exponentials, and returns its sums.
-template <class T>
-LineSums<T> chunk_sums(T* s, T reference, bool smooth) {
-  if (!smooth) return {chunk_exponentials(s, reference)};
-  ChunkRow<T> row(s);
-  const Lanes<T> candidates = is_candidate(row);
-  LineSums<T> sums;
-  sums.total = candidates_only(row).sum();
-  sums.count = candidates.sum();
-  sums.exponentials = chunk_exponentials(s, reference);
-  row += candidates - T(1);
-  return sums;
-}
 
 }  // namespace contrastive::detail
 
