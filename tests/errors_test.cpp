@@ -36,10 +36,6 @@ bool has_ids(Loss loss) {
   return has_scale(loss) || (takes_logits(loss) && loss != Loss::mutual_information);
 }
 
-bool is_softmax(Loss loss) {
-  return has_ids(loss) && !has_bias(loss);
-}
-
 }  // namespace
 
 TEST_CASE("the problems that are made bad below are good", "[errors]") {
@@ -265,6 +261,107 @@ TEST_CASE("weights that are none", "[errors]") {
   }
 }
 
+TEST_CASE("targets that are none", "[errors]") {
+  for (const Loss loss : all_losses) {
+    if (!is_softmax(loss)) continue;
+    const std::string what = takes_logits(loss) ? "S" : "Q";
+    Problem problem = good(loss);
+    problem.label_smoothing = 1.25;
+    check_refused(problem, {"label_smoothing", "1.25"});
+    problem.label_smoothing = -0.5;
+    check_refused(problem, {"label_smoothing", "-0.5"});
+    problem.label_smoothing = not_a_number;
+    check_refused(problem, {"label_smoothing", "nan"});
+    problem.label_smoothing = 1;
+    check_accepted(problem);
+
+    problem = good(loss);
+    problem.log_prior = {-1, -2};
+    check_refused(problem, {"log_prior", "2", what, "3"});
+    problem.log_prior = {-1, -2, -3, -4};
+    check_refused(problem, {"log_prior", "4", what, "3"});
+    for (const double bad : {not_a_number, infinity, -infinity}) {
+      problem.log_prior = {-1, bad, bad};
+      check_refused(problem, {"log_prior", "1"});
+    }
+    problem.log_prior = {-1, -1e300, 0};
+    check_throws<float>("overflow_error", problem, {"log_prior", "1"});
+    check_accepted<double>(problem);
+    if (takes_logits(loss)) continue;
+
+    for (const double bad : {not_a_number, infinity, -infinity}) {
+      problem = good(loss);
+      problem.positive_margin = bad;
+      check_refused(problem, {"positive_margin"});
+      problem = good(loss);
+      problem.false_negative_margin = bad;
+      check_refused(problem, {"false_negative_margin"});
+    }
+    problem = good(loss);
+    problem.positive_margin = -1e38;  // times a scale of 5
+    check_throws<float>("overflow_error", problem, {"positive_margin", "-1e+38"});
+    check_accepted<double>(problem);
+    problem.positive_margin = 1e308;
+    check_throws<double>("overflow_error", problem, {"positive_margin"});
+    problem.positive_margin = 0;
+    problem.false_negative_margin = 1e308;  // leaves out all
+    check_accepted<double>(problem);
+    check_accepted<float>(problem);
+  }
+}
+
+TEST_CASE("a decoupled row without a negative", "[errors]") {
+  for (const Loss loss : all_losses) {
+    if (!is_softmax(loss)) continue;
+    Problem problem = good(loss);
+    problem.decoupled = true;
+    check_accepted(problem);
+    if (loss == Loss::hard_negative) {
+      problem.query_ids = {1, 1, 2};
+      problem.pos_ids = {4, 5, 5};
+      problem.neg_ids = {5, 5, 5, 5, 5, 5};
+      check_refused(problem, {"row 1", "decoupled"});
+      problem.neg_ids[3] = 6;
+      check_accepted(problem);
+      problem.own_scope = true;  // of which the third is row 1's
+      check_accepted(problem);
+      problem.offsets = {0, 3, 3, 6};
+      check_refused(problem, {"row 1", "decoupled"});
+      problem.offsets = {0, 3, 4, 6};
+      check_accepted(problem);
+      problem.neg_ids[3] = 5;
+      check_refused(problem, {"row 1", "decoupled"});
+      problem = good(loss);
+      problem.decoupled = true;
+      for (std::size_t k = 0; k < 2; ++k) problem.inputs[k] = Matrix::Ones(1, 4);
+      check_accepted(problem);
+      problem.inputs[2] = Matrix(0, 4);
+    } else {
+      problem.query_ids = {1, 1, 2};
+      check_accepted(problem);
+      problem.pos_ids = {4, 5, 5};
+      check_refused(problem, {"row 1", "decoupled"});
+      problem.weights = {1, 0, 1};
+      check_refused(problem, {"row 1", "decoupled"});
+      problem = good(loss);
+      problem.decoupled = true;
+      for (Matrix& x : problem.inputs) x = Matrix::Ones(1, takes_logits(loss) ? 1 : 4);
+    }
+    check_refused(problem, {"row 0", "decoupled"});
+  }
+}
+
+TEST_CASE("smoothed labels whose sum of logits would overflow", "[errors]") {
+  // Within what a plain loss takes, an eighth of the largest number, but three of them are summed.
+  for (const Loss loss : {Loss::info_nce_logits, Loss::clip_logits}) {
+    Problem problem = good(loss);
+    problem.inputs[0](1, 1) = -std::numeric_limits<double>::max() / 16;
+    check_accepted(problem);
+    problem.label_smoothing = 0.5;
+    check_throws("overflow_error", problem, {"row 1"});
+  }
+}
+
 TEST_CASE("offsets that are none", "[errors]") {
   Problem problem = good(Loss::hard_negative);
   problem.own_scope = true;
@@ -305,6 +402,14 @@ TEST_CASE("options that a loss has no use for", "[errors]") {
       Problem problem = good(loss);
       problem.cosine = false;
       check_refused(problem, {"similarity"});
+    }
+    if (takes_logits(loss) && is_softmax(loss)) {
+      Problem problem = good(loss);
+      problem.positive_margin = 0.1;
+      check_refused(problem, {"positive_margin", "logits"});
+      problem = good(loss);
+      problem.false_negative_margin = 0;
+      check_refused(problem, {"false_negative_margin", "logits"});
     }
   }
   Problem problem = good(Loss::hard_negative);

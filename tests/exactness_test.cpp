@@ -96,6 +96,72 @@ TEST_CASE("exactness: each row of the gradient of a nearly separable batch", "[e
       }
 }
 
+TEST_CASE("exactness: each row of a nearly separable batch with other targets", "[exactness]") {
+  for (const Loss loss : softmax_losses)
+    for (const bool decoupled : {false, true})
+      for (const double e : {0.0, 0.1})
+        for (const double margin : {0.0, 0.2}) {
+          Random random(54);
+          Problem problem = nearly_separable(loss, 100, 16, 0.05, 51);
+          problem.decoupled = decoupled;
+          problem.label_smoothing = e;
+          problem.positive_margin = margin;
+          problem.log_prior = random_prior(100, random);
+          const Answer expected = oracle_answer(problem);
+          const Answer single = evaluate<float>(problem);
+          const Answer twice = evaluate<double>(problem);
+          CAPTURE(describe(loss).function, decoupled, e, margin, expected.value);
+          // As above; a decoupled loss, or that of smoothed labels, is a difference of logits of up
+          // to 100, each of which a float holds to 100 2^-24.
+          const Real size = std::max(Real(1), expected.value_size);
+          CHECK(std::abs(single.value - expected.value)
+                <= 1e-4L * (expected.value_size == 0 ? std::abs(expected.value) : size));
+          CHECK(std::abs(twice.value - expected.value)
+                <= 1e-12L * (expected.value_size == 0 ? std::abs(expected.value) : size));
+          for (std::size_t k = 0; k < expected.gradients.size(); ++k) {
+            CAPTURE(k);
+            CHECK(relative_error_by_row(single.gradients[k], expected.gradients[k], 1e-30L)
+                  <= 1e-4L);
+            CHECK(relative_error_by_row(twice.gradients[k], expected.gradients[k]) <= 1e-11L);
+          }
+        }
+}
+
+TEMPLATE_TEST_CASE("exactness: a margin leaves a tiny loss its digits", "[exactness]", float,
+                   double) {
+  // log(1 + exp(-scale (1 - m))): scale 64, m 1/2.
+  for (const Loss loss : softmax_losses) {
+    Problem problem = dot_problem(loss, {identity(2), identity(2)}, 1.0 / 64);
+    if (loss == Loss::hard_negative) problem.inputs.push_back(Matrix(0, 2));
+    problem.positive_margin = 0.5;
+    const Answer got = evaluate<TestType>(problem);
+    const Real expected = std::log1p(std::exp(-Real(32)));
+    CHECK(relative_error(got.value, expected) <= 64 * epsilon<TestType>);
+    problem.decoupled = true;  // 0 - 32, and gradients of 1 in place of tiny ones
+    const Answer decoupled = evaluate<TestType>(problem);
+    CHECK(relative_error(decoupled.value, -32) <= 16 * epsilon<TestType>);
+    CHECK(relative_error(decoupled.gradients[1], matrix({{-32, 32}, {32, -32}}))
+          <= 16 * epsilon<TestType>);
+  }
+}
+
+TEMPLATE_TEST_CASE("exactness: means of smoothed labels over many equal rows", "[exactness]", float,
+                   double) {
+  // s_ii - s_ij is 0.1 scale for all j: sums of 2,000 equal logits must not wear a float out.
+  const Index batch = 2000;
+  Matrix l = Matrix::Constant(batch, batch, 0.1L);
+  l.diagonal().array() += 1;
+  for (const Loss loss : {Loss::info_nce_logits, Loss::clip_logits}) {
+    Problem problem = logits_problem(loss, l);
+    const Real plain = evaluate_value<TestType>(problem);
+    problem.label_smoothing = 0.5;
+    const Real got = evaluate_value<TestType>(problem);
+    // The mean over rows of about 8 sums once a term in double.
+    CHECK(std::abs(got - plain - 0.5L * (batch - 1) / batch)
+          <= 4 * epsilon<TestType> + 4 * batch * epsilon<double>);
+  }
+}
+
 TEST_CASE("exactness: the sums over a batch do not wear a float out", "[exactness]") {
   // 2,000 equal rows: a loss of log 2000 each, whose running sum in float would lose digits.
   const Index batch = 2000;

@@ -222,6 +222,18 @@ TEMPLATE_TEST_CASE("field 11: a positive of negative similarity", "[field]", flo
   problem.pos_ids = {1};
   problem.neg_ids = {1, 2};
   CHECK(is_near(evaluate_value<TestType>(problem), .048587, six_digits<TestType>));
+  // The same left out by similarity: a margin is taken off, it is no factor of the positive's.
+  problem.pos_ids = problem.neg_ids = {};
+  for (const double margin : {0.0, 0.005, -0.005})
+    for (const bool own : {false, true}) {
+      problem.false_negative_margin = margin;
+      problem.own_scope = own;
+      CHECK(is_near(evaluate_value<TestType>(problem), .048587, six_digits<TestType>));
+    }
+  problem =
+      similarities_problem(Loss::info_nce, matrix({{-.5, -.49, -.8}, {0, 1, 0}, {0, 0, 1}}), 0.1);
+  problem.false_negative_margin = 0;
+  CHECK(is_near(evaluate_value<TestType>(only_row(problem, 0)), .048587, six_digits<TestType>));
 }
 
 TEMPLATE_TEST_CASE("field 12: different numbers of negatives a query", "[field]", float, double) {

@@ -61,7 +61,7 @@ void info_nce_loss_grad(const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<
                                             detail::ScaleArgument(scale), options, true, workspace);
   result.loss = core.loss();
   core.write(detail::resized(result.dQ, Q.rows(), Q.cols()),
-             detail::resized(result.dP, P.rows(), P.cols()), {});
+             detail::resized(result.dP, P.rows(), P.cols()));
   if constexpr (detail::is_learned<Scale>) result.d_log_scale = core.d_log_scale();
 }
 

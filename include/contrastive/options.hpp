@@ -4,6 +4,7 @@
 
 #include <Eigen/Core>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 
 namespace contrastive {
@@ -29,7 +30,7 @@ class List {
     using Element = std::remove_cv_t<std::remove_pointer_t<decltype(list.data())>>;
     static_assert(std::is_same_v<Element, T>,
                   "contrastive: a list of ids or offsets has elements of type std::int64_t, "
-                  "a list of weights has elements of type double");
+                  "a list of weights or priors has elements of type double");
     if constexpr (std::is_base_of_v<Eigen::EigenBase<Container>, Container>) {
       static_assert(Container::IsVectorAtCompileTime,
                     "contrastive: a list made from an Eigen object takes a vector, not a matrix");
@@ -68,6 +69,20 @@ struct SoftmaxOptions {
   NegativeScope scope = NegativeScope::shared;
   /// With `own`: query i has the rows neg_offsets[i] .. neg_offsets[i + 1] - 1 of N, also none.
   List<std::int64_t> neg_offsets{};
+
+  /// e in [0, 1]: a row's loss is lse - (1 - e) s_pos - e mean(s), over its candidates.
+  double label_smoothing = 0;
+  /// m: the positive's logit becomes scale (c_ii - m), in the denominator too.
+  double positive_margin = 0;
+  /// The positive is left out of the log-sum-exp, and of nothing else.
+  bool decoupled = false;
+  /// log_prior[j] is taken off the logit of row j of P, for every query: where j was drawn with
+  /// that log-probability, up to a constant. In CLIP's columns it cancels.
+  List<double> log_prior{};
+  /// m: a candidate whose similarity exceeds c_ii - m (without positive_margin and log_prior) is
+  /// left out, an extra negative too; in CLIP's columns c_jj - m. The own positive never is. No
+  /// gradient flows through the choice.
+  std::optional<double> false_negative_margin{};
 };
 
 /// Options of the sigmoid loss.

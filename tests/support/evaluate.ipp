@@ -28,6 +28,11 @@ inline contrastive::SoftmaxOptions softmax_options(const Problem& p) {
   options.scope =
       p.own_scope ? contrastive::NegativeScope::own : contrastive::NegativeScope::shared;
   options.neg_offsets = p.offsets;
+  options.label_smoothing = p.label_smoothing;
+  options.positive_margin = p.positive_margin;
+  options.decoupled = p.decoupled;
+  options.log_prior = p.log_prior;
+  options.false_negative_margin = p.false_negative_margin;
   return options;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -128,10 +129,11 @@ inline bool belongs(const Problem& problem, std::size_t i, std::size_t m, std::s
   return problem.offsets[i] <= signed_m && signed_m < problem.offsets[i + 1];
 }
 
-/// candidates[i][j]: whether column j (of P, then of N) takes part in row i.
-inline std::vector<std::vector<bool>> candidates_of(const Problem& problem, std::size_t batch,
-                                                    std::size_t extra) {
-  std::vector<std::vector<bool>> is(batch, std::vector<bool>(batch + extra));
+using Candidates = std::vector<std::vector<bool>>;
+
+/// candidates[i][j]: whether column j (of P, then of N) takes part in row i, as ids have it.
+inline Candidates candidates_of(const Problem& problem, std::size_t batch, std::size_t extra) {
+  Candidates is(batch, std::vector<bool>(batch + extra));
   for (std::size_t i = 0; i < batch; ++i) {
     for (std::size_t j = 0; j < batch; ++j) is[i][j] = i == j || !is_same(problem, i, j);
     for (std::size_t m = 0; m < extra; ++m)
@@ -141,75 +143,112 @@ inline std::vector<std::vector<bool>> candidates_of(const Problem& problem, std:
   return is;
 }
 
+/// Without those of similarity c_ij > c_ii - false_negative_margin.
+inline void drop_false_negatives(const Problem& problem, const Rows& c, Candidates& candidates) {
+  if (!problem.false_negative_margin) return;
+  const Real margin = *problem.false_negative_margin;
+  for (std::size_t i = 0; i < c.size(); ++i)
+    for (std::size_t j = 0; j < c[i].size(); ++j)
+      if (j != i && c[i][j] > c[i][i] - margin) candidates[i][j] = false;
+}
+
 // ---- the rules: a matrix of logits in, the value and dL/dS out ----
 
 struct Rule {
   Real value = 0;
   Rows gradient = {};
+  Row rows = {};  // each row's loss, unweighted
 };
 
-/// sum_i w_i (log sum_j exp(s_ij) - s_ii), j over the candidates of i, and its gradient
-/// w_i (p_ij - [i = j]), where p_ii - 1 is minus the sum of the other probabilities.
-inline Rule softmax_rule(const Rows& s, const std::vector<std::vector<bool>>& candidates,
+/// One row of a softmax: its loss and dL/ds_j. The loss is log sum_j exp(s_j) - s_pos, j over the
+/// candidates (decoupled: without the positive), and e mean_j (s_pos - s_j) of smoothed labels. The
+/// gradient is p_j - [j = pos], where p_pos - 1 is minus the sum of the other probabilities, and
+/// e ([j = pos] - 1/n).
+inline Real softmax_row(const Problem& problem, const Row& s, const std::vector<bool>& is,
+                        std::size_t pos, Row& gradient) {
+  Real top = -std::numeric_limits<Real>::infinity(), count = 0, mean = 0;
+  for (std::size_t j = 0; j < s.size(); ++j) {
+    if (!is[j]) continue;
+    count += 1;
+    if (j != pos || !problem.decoupled) top = std::max(top, s[j]);
+  }
+  if (count == 1) return 0;
+  Real others = 0;  // relative to exp(top), as is own
+  for (std::size_t j = 0; j < s.size(); ++j) {
+    if (!is[j] || j == pos) continue;
+    others += std::exp(s[j] - top);
+    mean += (s[pos] - s[j]) / count;
+  }
+  const Real own = problem.decoupled ? 0 : std::exp(s[pos] - top);
+  const Real e = problem.label_smoothing;
+  for (std::size_t j = 0; j < s.size(); ++j)
+    if (is[j] && j != pos) gradient[j] = std::exp(s[j] - top) / (own + others) - e / count;
+  gradient[pos] = (problem.decoupled ? -1 : -others / (own + others)) + e * (count - 1) / count;
+  const Real plain = own == 1 ? std::log1p(others) : std::log(own + others) + (top - s[pos]);
+  return plain + e * mean;
+}
+
+/// sum_i w_i L_i over rows, and its gradient; the positives have their margin already.
+inline Rule softmax_rule(const Problem& problem, const Rows& s, const Candidates& candidates,
                          const Row& w) {
   Rule rule{0, zeros(s.size(), cols_of(s))};
   for (std::size_t i = 0; i < s.size(); ++i) {
-    const std::vector<bool>& is = candidates[i];
-    Real top = s[i][i];
-    for (std::size_t j = 0; j < s[i].size(); ++j)
-      if (is[j]) top = std::max(top, s[i][j]);
-    Real others = 0;  // relative to exp(top), as is own
-    for (std::size_t j = 0; j < s[i].size(); ++j)
-      if (is[j] && j != i) others += std::exp(s[i][j] - top);
-    const Real own = std::exp(s[i][i] - top);
-    const Real row_loss = own == 1 ? std::log1p(others) : std::log(own + others) + top - s[i][i];
-    rule.value += w[i] * row_loss;
-    for (std::size_t j = 0; j < s[i].size(); ++j)
-      if (is[j] && j != i) rule.gradient[i][j] = w[i] * std::exp(s[i][j] - top) / (own + others);
-    rule.gradient[i][i] = -w[i] * others / (own + others);
+    rule.rows.push_back(softmax_row(problem, s[i], candidates[i], i, rule.gradient[i]));
+    rule.value += w[i] * rule.rows[i];
+    for (Real& g : rule.gradient[i]) g *= w[i];
   }
   return rule;
 }
 
-inline Rule clip_rule(const Rows& s, const std::vector<std::vector<bool>>& candidates,
-                      const Row& w) {
-  const Rule rows = softmax_rule(s, candidates, w);
-  const Rule columns = softmax_rule(transposed(s), candidates, w);  // candidates are symmetric
+inline Rule clip_rule(const Problem& problem, const Rows& s, const Candidates& row_candidates,
+                      const Candidates& column_candidates, const Row& w) {
+  const Rule rows = softmax_rule(problem, s, row_candidates, w);
+  const Rule columns = softmax_rule(problem, transposed(s), column_candidates, w);
   Rule rule{(rows.value + columns.value) / 2, rows.gradient};
-  for (std::size_t i = 0; i < s.size(); ++i)
+  for (std::size_t i = 0; i < s.size(); ++i) {
+    rule.rows.push_back((rows.rows[i] + columns.rows[i]) / 2);
     for (std::size_t j = 0; j < s.size(); ++j)
       rule.gradient[i][j] = (rows.gradient[i][j] + columns.gradient[j][i]) / 2;
+  }
   return rule;
 }
 
 /// sum_i w_i sum_j log(1 + exp(-z_ij s_ij)), z = 1 on the diagonal and -1 off it.
-inline Rule sigmoid_rule(const Rows& s, const std::vector<std::vector<bool>>& candidates,
-                         const Row& w) {
+inline Rule sigmoid_rule(const Rows& s, const Candidates& candidates, const Row& w) {
   Rule rule{0, zeros(s.size(), s.size())};
-  for (std::size_t i = 0; i < s.size(); ++i)
+  for (std::size_t i = 0; i < s.size(); ++i) {
+    Real row = 0;
     for (std::size_t j = 0; j < s.size(); ++j) {
       if (!candidates[i][j]) continue;
       const Real z = i == j ? 1 : -1;
       const Real x = z * s[i][j];
-      rule.value += w[i] * (x > 0 ? std::log1p(std::exp(-x)) : std::log1p(std::exp(x)) - x);
+      row += x > 0 ? std::log1p(std::exp(-x)) : std::log1p(std::exp(x)) - x;
       rule.gradient[i][j] = -z * w[i] / (1 + std::exp(x));
     }
+    rule.value += w[i] * row;
+    rule.rows.push_back(row);
+  }
   return rule;
 }
 
-inline Rule apply_rule(const Problem& problem, const Rows& s) {
-  const auto candidates = candidates_of(problem, s.size(), cols_of(s) - s.size());
-  const Row w = shares(problem, s.size());
-  switch (problem.loss) {
-    case Loss::clip:
-    case Loss::clip_logits:
-      return clip_rule(s, candidates, w);
-    case Loss::siglip:
-    case Loss::siglip_logits:
-      return sigmoid_rule(s, candidates, w);
-    default:
-      return softmax_rule(s, candidates, w);
-  }
+/// Of similarities c, which are the logits where the scale is 1.
+inline Rule apply_rule(const Problem& problem, const Rows& c, Real scale) {
+  const std::size_t batch = c.size();
+  Candidates candidates = candidates_of(problem, batch, cols_of(c) - batch);
+  Candidates column_candidates = candidates;  // of the same pairs, as ids are symmetric
+  drop_false_negatives(problem, c, candidates);
+  Rows s = c;
+  for (std::size_t i = 0; i < batch; ++i)
+    for (std::size_t j = 0; j < s[i].size(); ++j) {
+      s[i][j] = scale * (c[i][j] - (i == j ? problem.positive_margin : 0));
+      if (j < problem.log_prior.size()) s[i][j] -= problem.log_prior[j];
+      if (has_bias(problem.loss)) s[i][j] += problem.bias;
+    }
+  const Row w = shares(problem, batch);
+  if (has_bias(problem.loss)) return sigmoid_rule(s, candidates, w);
+  if (!is_clip(problem.loss)) return softmax_rule(problem, s, candidates, w);
+  drop_false_negatives(problem, transposed(c), column_candidates);
+  return clip_rule(problem, s, candidates, column_candidates, w);
 }
 
 inline void set_d_bias(const Rows& gradient, Answer& answer) {
@@ -224,18 +263,21 @@ inline void set_d_bias(const Rows& gradient, Answer& answer) {
 
 // ---- whole losses ----
 
+/// A loss that is a difference of logits may be 0, and has the errors of logits even so: 1 is what
+/// a logit's error, scale 2^-24, is relative to scale.
+inline Real value_size(const Problem& problem) {
+  return problem.decoupled || problem.label_smoothing > 0 ? 1 : 0;
+}
+
 inline Answer logits_answer(const Problem& problem) {
-  Rows s = to_rows(problem.inputs[0]);
-  if (has_bias(problem.loss))
-    for (Row& row : s)
-      for (Real& x : row) x += problem.bias;
-  const Rule rule = apply_rule(problem, s);
+  const Rule rule = apply_rule(problem, to_rows(problem.inputs[0]), 1);
   Answer answer;
   answer.value = rule.value;
+  answer.value_size = value_size(problem);
   answer.gradients = {to_matrix(rule.gradient, problem.inputs[0].cols())};
   if (has_bias(problem.loss)) set_d_bias(rule.gradient, answer);
   if (problem.loss == Loss::mutual_information) {
-    answer.value = std::log(static_cast<Real>(s.size())) - rule.value;
+    answer.value = std::log(static_cast<Real>(problem.batch())) - rule.value;
     answer.gradients[0] *= -1;
   }
   return answer;
@@ -251,24 +293,23 @@ inline Answer embedding_answer(const Problem& problem) {
 
   const Real scale = scale_of(problem);
   const Rows c = products(unit_q, unit_candidates);
-  Rows s = c;
-  for (Row& row : s)
-    for (Real& x : row) x = scale * x + (has_bias(problem.loss) ? problem.bias : 0.0);
-  const Rule rule = apply_rule(problem, s);
+  const Rule rule = apply_rule(problem, c, scale);
 
   Rows du = zeros(q.size(), cols_of(q));
   Rows dv = zeros(unit_candidates.size(), cols_of(q));
   Answer answer;
   answer.value = rule.value;
+  answer.value_size = value_size(problem);
   Real d_log_scale = 0;
-  for (std::size_t i = 0; i < s.size(); ++i)
-    for (std::size_t j = 0; j < s[i].size(); ++j) {
+  for (std::size_t i = 0; i < c.size(); ++i)
+    for (std::size_t j = 0; j < c[i].size(); ++j) {
       const Real g = scale * rule.gradient[i][j];
       if (g == 0) continue;
       add_multiple(du[i], g, unit_candidates[j]);
       add_multiple(dv[j], g, unit_q[i]);
-      d_log_scale += g * c[i][j];
-      answer.d_log_scale_size += std::abs(g * c[i][j]);
+      const Real by_scale = g * (c[i][j] - (i == j ? problem.positive_margin : 0));
+      d_log_scale += by_scale;
+      answer.d_log_scale_size += std::abs(by_scale);
     }
 
   const auto middle = dv.begin() + static_cast<std::ptrdiff_t>(p.size());

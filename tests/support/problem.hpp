@@ -55,6 +55,11 @@ struct Problem {
   Ids neg_ids = {};
   Ids offsets = {};
   std::vector<double> weights = {};
+  double label_smoothing = 0;
+  double positive_margin = 0;
+  bool decoupled = false;
+  std::vector<double> log_prior = {};
+  std::optional<double> false_negative_margin = {};
 
   [[nodiscard]] Index batch() const { return inputs.front().rows(); }
 };
@@ -65,8 +70,9 @@ struct Answer {
   std::vector<Matrix> gradients = {};
   std::optional<Real> d_log_scale = {};
   std::optional<Real> d_bias = {};
-  /// The sums of the sizes of the terms of d_log_scale and d_bias, which may cancel. From the
+  /// The sizes of the terms of the value, d_log_scale and d_bias where they may cancel. From the
   /// oracle; 0 elsewhere.
+  Real value_size = 0;
   Real d_log_scale_size = 0;
   Real d_bias_size = 0;
 };
@@ -109,6 +115,17 @@ inline Description describe(Loss loss) {
 inline bool has_scale(Loss loss) {
   return loss == Loss::info_nce || loss == Loss::hard_negative || loss == Loss::clip
          || loss == Loss::siglip;
+}
+
+/// The losses that are a softmax over candidates and take SoftmaxOptions.
+inline bool is_softmax(Loss loss) {
+  return loss == Loss::info_nce || loss == Loss::hard_negative || loss == Loss::clip
+         || loss == Loss::info_nce_logits || loss == Loss::clip_logits;
+}
+
+/// Those with rows and columns.
+inline bool is_clip(Loss loss) {
+  return loss == Loss::clip || loss == Loss::clip_logits;
 }
 
 inline bool has_bias(Loss loss) {

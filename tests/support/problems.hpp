@@ -2,6 +2,10 @@
 #ifndef CONTRASTIVE_TESTS_SUPPORT_PROBLEMS_HPP
 #define CONTRASTIVE_TESTS_SUPPORT_PROBLEMS_HPP
 
+#include <algorithm>
+#include <cmath>
+
+#include "oracle.hpp"
 #include "problem.hpp"
 #include "random.hpp"
 
@@ -28,6 +32,47 @@ inline Problem plain_problem(Loss loss, Index batch, Index d, Random& random, In
   return problem;
 }
 
+/// Raises false_negative_margin until no similarity lies so near to what it allows that a float, or
+/// a step of central differences, decides otherwise: by 8 2^-23 of the size of similarities, and
+/// for few pairs, which leave the room, by more.
+inline Problem without_ties(Problem problem) {
+  if (!problem.false_negative_margin) return problem;
+  using namespace oracle;
+  Rows candidates = normalised(problem, to_rows(problem.inputs[1]));
+  if (problem.inputs.size() > 2)
+    for (const Row& row : normalised(problem, to_rows(problem.inputs[2])))
+      candidates.push_back(row);
+  const Rows c = products(normalised(problem, to_rows(problem.inputs[0])), candidates);
+  Real size = 1;
+  for (const Row& row : c)
+    for (const Real x : row) size = std::max(size, std::abs(x));
+  const auto batch = static_cast<Real>(c.size());
+  const Real window = size * std::max(Real(0x1p-20), 0.02L / (batch * batch));
+  const auto nearest = [&](Real margin) {
+    Real least = size;
+    for (std::size_t i = 0; i < c.size(); ++i)
+      for (std::size_t j = 0; j < c[i].size(); ++j) {
+        if (j == i) continue;
+        least = std::min(least, std::abs(c[i][j] - (c[i][i] - margin)));
+        if (j < c.size()) least = std::min(least, std::abs(c[i][j] - (c[j][j] - margin)));
+      }
+    return least;
+  };
+  while (nearest(*problem.false_negative_margin) < window)
+    *problem.false_negative_margin += static_cast<double>(2 * window);
+  return problem;
+}
+
+/// Whether ids and offsets leave every row a negative.
+inline bool has_negatives(const Problem& problem) {
+  const auto batch = static_cast<std::size_t>(problem.batch());
+  const std::size_t extra =
+      problem.inputs.size() > 2 ? static_cast<std::size_t>(problem.inputs[2].rows()) : 0;
+  for (const auto& row : oracle::candidates_of(problem, batch, extra))
+    if (std::count(row.begin(), row.end(), true) < 2) return false;
+  return true;
+}
+
 /// At a scale of 90 under cosine the logits go beyond what exponentials with one reference hold.
 /// With outliers all rows lie around one direction but for one query and one positive that are
 /// opposed to it, whose row and column of logits lie far below all others.
@@ -35,12 +80,12 @@ inline Problem cold_problem(Problem problem, bool outliers) {
   problem.learned = true;
   problem.log_scale = 4.5;
   problem.cosine = true;
-  if (!outliers) return problem;
+  if (!outliers) return without_ties(problem);
   for (Matrix& x : problem.inputs) x.col(0).array() += 6;
   const Index batch = problem.batch();
   problem.inputs[0].row(batch / 3) *= -1;
   problem.inputs[1].row(batch / 2) *= -1;
-  return problem;
+  return without_ties(problem);
 }
 
 inline Ids random_ids(Index count, std::int64_t distinct, Random& random) {
@@ -65,6 +110,24 @@ inline Ids random_offsets(Index batch, Index extra, Random& random) {
   return offsets;
 }
 
+inline std::vector<double> random_prior(Index count, Random& random) {
+  std::vector<double> prior(static_cast<std::size_t>(count));
+  for (double& p : prior) p = random.normal() - 2;
+  return prior;
+}
+
+/// What a row's loss is made of, each option thrown by a coin. Decoupled only where it is allowed.
+inline Problem with_random_targets(Problem problem, Random& random) {
+  const auto coin = [&] { return random.integer(2) == 1; };
+  if (coin()) problem.label_smoothing = coin() ? 0.1 : 0.75;
+  if (coin()) problem.log_prior = random_prior(problem.batch(), random);
+  if (coin()) problem.decoupled = has_negatives(problem);
+  if (takes_logits(problem.loss)) return problem;
+  if (coin()) problem.positive_margin = coin() ? 0.2 : -0.3;
+  if (coin()) problem.false_negative_margin = coin() ? -0.1 : 0.05;
+  return without_ties(problem);
+}
+
 /// A plain problem with each of its options thrown by a coin.
 inline Problem random_problem(Loss loss, Index batch, Index d, Random& random, Index extra = 12) {
   Problem problem = plain_problem(loss, batch, d, random, extra);
@@ -82,13 +145,14 @@ inline Problem random_problem(Loss loss, Index batch, Index d, Random& random, I
   if (coin()) problem.query_ids = random_ids(batch, 1 + batch / 2, random);
   if (coin()) problem.pos_ids = random_ids(batch, 1 + batch / 2, random);
   if (coin()) problem.weights = random_weights(batch, random);
-  if (loss != Loss::hard_negative) return problem;
-  if (!problem.pos_ids.empty() && coin())
-    problem.neg_ids = random_ids(extra, 1 + batch / 2, random);
-  problem.own_scope = coin();
-  if (problem.own_scope && (extra % batch != 0 || coin()))
-    problem.offsets = random_offsets(batch, extra, random);
-  return problem;
+  if (loss == Loss::hard_negative) {
+    if (!problem.pos_ids.empty() && coin())
+      problem.neg_ids = random_ids(extra, 1 + batch / 2, random);
+    problem.own_scope = coin();
+    if (problem.own_scope && (extra % batch != 0 || coin()))
+      problem.offsets = random_offsets(batch, extra, random);
+  }
+  return is_softmax(loss) ? with_random_targets(problem, random) : problem;
 }
 
 }  // namespace contrastive_tests

@@ -41,9 +41,10 @@ class EmbeddingLogits {
   [[nodiscard]] const Side<T>& y() const { return y_; }
 
   /// Contents are not checked: where a row is not ordinary, that is left to the caller.
-  void pack(bool gradient, Scratch& scratch) {
-    x_.pack(W(1), gradient, scratch);
-    y_.pack(scale_, gradient, scratch);
+  /// `natural_y` asks for Yn beside the operands of S, though there be no gradient.
+  void pack(bool gradient, Scratch& scratch, bool natural_y = false) {
+    x_.pack(W(1), true, gradient, scratch);
+    y_.pack(scale_, natural_y, gradient, scratch);
     // The scale is the right side's. Where an operand alone would leave the range of T (dot
     // products of huge or tiny rows), a power of two moves from one to the other.
     const W left = x_.largest_norm(), right = scale_ * y_.largest_norm();
@@ -70,6 +71,24 @@ class EmbeddingLogits {
                                                      x_.panel_size(), y_.right(j, k),
                                                      strip.at(r, j), K::chunk, k > 0);
     }
+  }
+
+  /// The logits s_ii of all rows, by the same sums as in fill(): equal rows have equal bits.
+  void diagonal(T* s) const {
+    using K = Kernel<T>;
+    const double work = double(plan_.rows) * double(K::height + K::width) * double(depth());
+    parallel_for((plan_.rows + K::height - 1) / K::height, work, [&](Index group) {
+      const Index first = group * K::height, last = (std::min)(first + K::height, plan_.rows);
+      alignas(64) T block[std::size_t(K::height * K::width)];
+      for (Index j = first / K::width * K::width; j < last; j += K::width) {
+        for (Index k = 0; k < depth(); k += depth_block)
+          K::template product<K::width, 1, K::width>((std::min)(depth_block, depth() - k),
+                                                     x_.left(first, k), x_.panel_size(),
+                                                     y_.right(j, k), block, K::width, k > 0);
+        for (Index i = (std::max)(first, j); i < (std::min)(last, j + K::width); ++i)
+          s[i] = block[(i - first) * K::width + i - j];
+      }
+    });
   }
 
   /// dYn += G^T Xn for the rows of Yn of one chunk; the first strip sets dYn.

@@ -4,6 +4,7 @@
 
 #include "checks.hpp"
 #include "option_checks.hpp"
+#include "row_rule.hpp"
 #include "sigmoid_rule.hpp"
 #include "symmetric_rule.hpp"
 
@@ -20,8 +21,11 @@ class LogitsLoss {
       : LogitsLoss(function, s, workspace) {
     refuse_similarity(function, options);
     refuse_negative_options(function, options);
-    take_options(function, s, options);
-    check_contents(function, s, 1);
+    refuse_margins(function, options);
+    check_pair_options(function, options, s.rows, "S");
+    check_target_options<T>(function, options, 1, s.rows, 0, "S");
+    targets_ = Targets<T>(options, 1, s.rows, s.cols, scratch_);
+    check_contents(function, s, target_limit<T>(options, s.cols) - targets_.largest_shift());
   }
 
   LogitsLoss(const char* function, const View<const T>& s, double bias,
@@ -29,9 +33,11 @@ class LogitsLoss {
       : LogitsLoss(function, s, workspace) {
     check_finite(function, "bias", bias);
     refuse_similarity(function, options);
-    take_options(function, s, options);
+    check_pair_options(function, options, s.rows, "S");
+    excluded_ = Exclusions(options.query_ids, options.pos_ids, {}, s.rows, scratch_);
+    weights_ = MeanWeights<W>(options.weights, s.rows);
     bias_ = bias;
-    check_contents(function, s, s.cols);
+    check_contents(function, s, largest_logit<T>(s.cols) - W(std::fabs(bias)));
   }
 
   LogitsLoss(const LogitsLoss&) = delete;
@@ -44,19 +50,21 @@ class LogitsLoss {
   }
 
   [[nodiscard]] W info_nce() {
-    return row_rule(logits_, static_cast<const OwnNegatives<T>*>(nullptr), excluded_, weights_,
-                    gradient_, strip(), scratch_);
+    return row_rule(logits_, static_cast<const OwnNegatives<T>*>(nullptr), targets_, gradient_,
+                    strip(), losses(), scratch_)
+        .loss;
   }
 
   [[nodiscard]] W clip() {
-    SymmetricRule<T, GivenLogits<T>> rule(logits_, excluded_, weights_, gradient_, scratch_);
-    const W loss = rule.loss();
+    SymmetricRule<T, GivenLogits<T>> rule(logits_, targets_, gradient_, scratch_);
+    const W loss = rule.loss(losses()).loss;
     if (gradient_) rule.gradient();
     return loss;
   }
 
   [[nodiscard]] SigmoidSums<W> siglip() {
-    return sigmoid_rule(logits_, excluded_, weights_, bias_, gradient_, strip(), scratch_);
+    return sigmoid_rule(logits_, excluded_, weights_, bias_, gradient_, strip(), losses(),
+                        scratch_);
   }
 
  private:
@@ -69,23 +77,19 @@ class LogitsLoss {
     return s;
   }
 
-  template <class Options>
-  void take_options(const char* function, const View<const T>& s, const Options& options) {
-    check_pair_options(function, options, s.rows, "S");
-    excluded_ = Exclusions(options.query_ids, options.pos_ids, {}, s.rows, scratch_);
-    weights_ = MeanWeights<W>(options.weights, s.rows);
-  }
-
-  void check_contents(const char* function, const View<const T>& s, Index terms) {
+  static void check_contents(const char* function, const View<const T>& s, W limit) {
     check_finite(function, "S", s);
-    check_logits(function, s, largest_logit<T>(terms) - W(std::fabs(bias_)));
+    check_logits(function, s, limit);
   }
 
   T* strip() { return scratch_.template take<T>(logits_.plan().strip_size()); }
 
+  W* losses() { return scratch_.template take<W>(logits_.plan().rows); }
+
   Scratch scratch_;
   GivenLogits<T> logits_;
-  Exclusions excluded_{};
+  Targets<T> targets_{};   // of a softmax
+  Exclusions excluded_{};  // of the sigmoid loss, as are the following
   MeanWeights<W> weights_{};
   double bias_ = 0;
   bool gradient_ = false;

@@ -2,6 +2,8 @@
 #ifndef CONTRASTIVE_DETAIL_OPTION_CHECKS_HPP
 #define CONTRASTIVE_DETAIL_OPTION_CHECKS_HPP
 
+#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <string>
 
@@ -14,6 +16,12 @@ namespace contrastive::detail {
 template <class T>
 Wide<T> largest_logit(Index terms) {
   return Wide<T>((std::numeric_limits<T>::max)()) / 8 / Wide<T>(terms);
+}
+
+/// The same with its options: smoothed labels need room for the sum of a row's logits.
+template <class T>
+Wide<T> target_limit(const SoftmaxOptions& options, Index candidates) {
+  return largest_logit<T>(options.label_smoothing > 0 ? candidates : 1);
 }
 
 template <class T>
@@ -38,6 +46,62 @@ void check_pair_options(const char* function, const Options& options, Index batc
   check_weights(function, options.weights, batch, what);
 }
 
+/// decoupled leaves the positive out of its row's sum, so there has to be something else in it.
+inline void check_negatives_for_decoupled(const char* function, const SoftmaxOptions& options,
+                                          Index batch, Index negatives) {
+  const auto same = [](const List<std::int64_t>& ids, Index i, Index j) {
+    return !ids.empty() && ids[i] == ids[j];
+  };
+  const auto has_extra = [&](Index i) {
+    Index m = 0, end = negatives;
+    if (options.scope == NegativeScope::own) {
+      const bool even = options.neg_offsets.empty();
+      m = even ? i * (negatives / batch) : Index(options.neg_offsets[i]);
+      end = even ? m + negatives / batch : Index(options.neg_offsets[i + 1]);
+    }
+    while (m < end && !options.neg_ids.empty() && options.neg_ids[m] == options.pos_ids[i]) ++m;
+    return m < end;
+  };
+  Index j = 0;  // what is a negative of one row is mostly one of the next too
+  for (Index i = 0; i < batch; ++i) {
+    Index tried = 0;
+    for (; tried < batch; ++tried, j = (j + 1) % batch)
+      if (j != i && !same(options.query_ids, i, j) && !same(options.pos_ids, i, j)) break;
+    if (tried == batch && !has_extra(i))
+      refuse(function, "row " + number(i)
+                           + " has no negative, and decoupled leaves its positive out of the sum");
+  }
+}
+
+/// label_smoothing and the options after it. `negatives` is the number of rows of N.
+template <class T>
+void check_target_options(const char* function, const SoftmaxOptions& options, Wide<T> scale,
+                          Index batch, Index negatives, const char* what = "Q") {
+  using W = Wide<T>;
+  const double smoothing = options.label_smoothing;
+  if (!(smoothing >= 0 && smoothing <= 1))
+    refuse(function, "label_smoothing is " + number(smoothing) + ", it must lie in [0, 1]");
+  check_finite(function, "positive_margin", options.positive_margin);
+  const List<double>& prior = options.log_prior;
+  check_optional_length(function, "log_prior", prior, batch, what);
+  for (Index j = 0; j < prior.size(); ++j)
+    if (!std::isfinite(prior[j]))
+      refuse(function, "log_prior[" + number(j) + "] is " + number(prior[j]));
+  if (options.false_negative_margin.has_value())
+    check_finite(function, "false_negative_margin", *options.false_negative_margin);
+  if (options.decoupled) check_negatives_for_decoupled(function, options, batch, negatives);
+
+  // Half of what a logit may be is left to similarities.
+  const W most = target_limit<T>(options, batch + negatives) / 4;
+  if (!(std::fabs(scale * W(options.positive_margin)) <= most))
+    refuse_overflow(function, "positive_margin is " + number(options.positive_margin)
+                                  + ", which times the scale overflows the scalar type");
+  for (Index j = 0; j < prior.size(); ++j)
+    if (!(std::fabs(W(prior[j])) <= most))
+      refuse_overflow(function, "log_prior[" + number(j) + "] is " + number(prior[j])
+                                    + ", which overflows the scalar type");
+}
+
 /// For the losses without extra negatives.
 inline void refuse_negative_options(const char* function, const SoftmaxOptions& options) {
   const char* why = "is for extra negatives, and this loss has none";
@@ -51,6 +115,21 @@ template <class Options>
 void refuse_similarity(const char* function, const Options& options) {
   if (options.similarity != Similarity::cosine)
     refuse_option(function, "similarity", "is for embeddings, and this loss is given logits");
+}
+
+/// For the losses over logits: there is no similarity to take a margin of.
+inline void refuse_margins(const char* function, const SoftmaxOptions& options) {
+  const char* why = "is a margin of similarities, and this loss is given logits";
+  if (options.positive_margin != 0) refuse_option(function, "positive_margin", why);
+  if (options.false_negative_margin.has_value())
+    refuse_option(function, "false_negative_margin", why);
+}
+
+/// For the losses of single rows.
+template <class Options>
+void refuse_weights(const char* function, const Options& options) {
+  if (!options.weights.empty())
+    refuse_option(function, "weights", "is for means, and each row's loss is unweighted");
 }
 
 inline void check_negative_options(const char* function, const SoftmaxOptions& options, Index batch,

@@ -9,6 +9,7 @@
 #include "error.hpp"
 #include "logits.hpp"
 #include "softmax.hpp"
+#include "targets.hpp"
 
 namespace contrastive::detail {
 
@@ -28,10 +29,10 @@ class OwnNegatives {
 
   [[nodiscard]] bool empty() const { return negatives_.rows() == 0; }
 
-  /// `queries` are packed already, Xn among it.
+  /// `queries` are packed already, Xn among it, and Yn where false negatives are looked for.
   void pack(const EmbeddingLogits<T>& queries, bool gradient, Scratch& scratch) {
     queries_ = &queries;
-    negatives_.pack(W(1), gradient, scratch);
+    negatives_.pack(W(1), true, gradient, scratch);
     logits_ = scratch.take<T>(negatives_.rows());
   }
 
@@ -55,37 +56,43 @@ class OwnNegatives {
   [[nodiscard]] Index end(Index i) const { return begin(i + 1); }
 
   /// s_im = scale qn_i . nn_m
-  [[nodiscard]] W logit(Index i, Index m) const {
-    const Side<T>& queries = queries_->x();
-    constexpr Index width = Side<T>::width;
-    W lanes[std::size_t(width)] = {};
-    for (Index panel = 0; panel < queries.panels(); ++panel)
-      for (Index l = 0; l < width; ++l)
-        lanes[l] += W(queries.natural(panel, i)[l]) * W(negatives_.natural(panel, m)[l]);
-    W sum = 0;
-    for (const W lane : lanes) sum += lane;
-    return queries_->scale() * sum;
-  }
+  [[nodiscard]] W logit(Index i, Index m) const { return logit(i, negatives_, m); }
 
-  /// Keeps e^(s_im - reference) of query i's negatives, and returns reference and sum.
-  ExpSum<W> exponentials(Index i) const {
-    ExpSum<W> sum;
+  /// Keeps e^(s_im - reference) of query i's negatives, -1 of what is none, and returns the sums.
+  LineSums<W> exponentials(Index i, const Targets<T>& targets) const {
+    // The positive's logit is computed as the negatives' are: equal rows have equal logits.
+    const bool finds = targets.finds_false_negatives();
+    const W limit = finds ? targets.limit(logit(i, queries_->y(), i)) : W(0);
+    LineSums<W> sums;
+    ExpSum<W>& part = sums.exponentials;
     for (Index m = begin(i); m < end(i); ++m) {
-      const bool excluded = !neg_ids_.empty() && neg_ids_[m] == pos_ids_[i];
-      logits_[m] = excluded ? minus_infinity<T> : T(logit(i, m));
-      sum.reference = (std::max)(sum.reference, W(logits_[m]));
+      const W s = logit(i, m);
+      const bool excluded =
+          (!neg_ids_.empty() && neg_ids_[m] == pos_ids_[i]) || (finds && s > limit);
+      logits_[m] = excluded ? minus_infinity<T> : T(s);
+      part.reference = (std::max)(part.reference, W(logits_[m]));
+      if (excluded || !targets.smooths()) continue;
+      sums.total += s;
+      sums.count += 1;
     }
     for (Index m = begin(i); m < end(i); ++m) {
-      const W e = logits_[m] == minus_infinity<T> ? W(0) : std::exp(W(logits_[m]) - sum.reference);
+      if (logits_[m] == minus_infinity<T>) {
+        logits_[m] = -1;
+        continue;
+      }
+      const W e = std::exp(W(logits_[m]) - part.reference);
       logits_[m] = T(e);
-      sum.sum += e;
+      part.sum += e;
     }
-    return sum;
+    return sums;
   }
 
   /// Makes G of the exponentials.
-  void scale_row(Index i, W factor) const {
-    for (Index m = begin(i); m < end(i); ++m) logits_[m] = T(factor * W(logits_[m]));
+  void differentiate(Index i, W factor, W share) const {
+    for (Index m = begin(i); m < end(i); ++m) {
+      const W e = W(logits_[m]);
+      logits_[m] = e < 0 ? T(0) : T(factor * e - share);
+    }
   }
 
   /// dnn_m = G_im qn_i, and dqn_i += G_im nn_m.
@@ -108,6 +115,19 @@ class OwnNegatives {
   void unpack(const View<T>& dn) const { negatives_.unpack(queries_->scale(), dn, {}); }
 
  private:
+  /// scale qn_i . yn_m
+  [[nodiscard]] W logit(Index i, const Side<T>& y, Index m) const {
+    const Side<T>& queries = queries_->x();
+    constexpr Index width = Side<T>::width;
+    W lanes[std::size_t(width)] = {};
+    for (Index panel = 0; panel < queries.panels(); ++panel)
+      for (Index l = 0; l < width; ++l)
+        lanes[l] += W(queries.natural(panel, i)[l]) * W(y.natural(panel, m)[l]);
+    W sum = 0;
+    for (const W lane : lanes) sum += lane;
+    return queries_->scale() * sum;
+  }
+
   Side<T> negatives_{};
   const EmbeddingLogits<T>* queries_ = nullptr;
   Index batch_ = 1;

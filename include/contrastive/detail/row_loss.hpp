@@ -2,15 +2,13 @@
 #ifndef CONTRASTIVE_DETAIL_ROW_LOSS_HPP
 #define CONTRASTIVE_DETAIL_ROW_LOSS_HPP
 
-#include "checks.hpp"
-#include "option_checks.hpp"
+#include "pair_loss.hpp"
 #include "row_rule.hpp"
 
 namespace contrastive::detail {
 
-/// Made, it has checked its arguments and computed the loss; what is left is to write gradients.
 template <class T>
-class RowLoss {
+class RowLoss : public PairLoss<T> {
  public:
   using W = Wide<T>;
 
@@ -18,11 +16,12 @@ class RowLoss {
   RowLoss(const char* function, const View<const T>& q, const View<const T>& p,
           const ScaleArgument& scale, const SoftmaxOptions& options, bool gradient,
           Workspace& workspace)
-      : scratch_(workspace) {
+      : PairLoss<T>(workspace) {
     check_pairs(function, q, p);
     scale_ = resolve<T>(function, scale);
     refuse_negative_options(function, options);
     check_pair_options(function, options, q.rows);
+    check_target_options<T>(function, options, W(scale_.value), q.rows, 0);
     run(function, q, p, {}, options, gradient);
   }
 
@@ -30,62 +29,54 @@ class RowLoss {
   RowLoss(const char* function, const View<const T>& q, const View<const T>& p,
           const View<const T>& n, const ScaleArgument& scale, const SoftmaxOptions& options,
           bool gradient, Workspace& workspace)
-      : scratch_(workspace) {
+      : PairLoss<T>(workspace) {
     check_pairs(function, q, p);
     check_negatives(function, q, n);
     scale_ = resolve<T>(function, scale);
     check_pair_options(function, options, q.rows);
     check_negative_options(function, options, q.rows, n.rows);
+    check_target_options<T>(function, options, W(scale_.value), q.rows, n.rows);
     run(function, q, p, n, options, gradient);
   }
 
-  RowLoss(const RowLoss&) = delete;
-  RowLoss& operator=(const RowLoss&) = delete;
+  using PairLoss<T>::write;
 
-  [[nodiscard]] T loss() const { return T(loss_); }
-
-  [[nodiscard]] T d_log_scale() { return scale_.passes ? T(logits_.d_log_scale()) : T(0); }
-
-  /// `dn` has no rows for InfoNCE.
   void write(const View<T>& dq, const View<T>& dp, const View<T>& dn) const {
     logits_.unpack(dq, dp, own_.empty() ? dn : View<T>{});
     if (!own_.empty()) own_.unpack(dn);
   }
 
  private:
+  using PairLoss<T>::logits_;
+  using PairLoss<T>::scale_;
+  using PairLoss<T>::scratch_;
+
   void run(const char* function, const View<const T>& q, const View<const T>& p,
            const View<const T>& n, const SoftmaxOptions& options, bool gradient) {
+    this->losses_ = scratch_.template take<W>(q.rows);
     const bool shared = options.scope == NegativeScope::shared;
     logits_ =
         EmbeddingLogits<T>(q, p, shared ? n : View<const T>{}, options.similarity, scale_.value);
-    logits_.pack(gradient, scratch_);
-    if (!shared && n.rows > 0) {
-      own_ = OwnNegatives<T>(n, q.rows, options);
-      own_.pack(logits_, gradient, scratch_);
-    }
+    if (!shared && n.rows > 0) own_ = OwnNegatives<T>(n, q.rows, options);
+    const bool has_own = !own_.empty();
+    logits_.pack(gradient, scratch_, has_own && options.false_negative_margin.has_value());
+    if (has_own) own_.pack(logits_, gradient, scratch_);
     if (!logits_.is_ordinary() || !(own_.empty() || own_.is_ordinary())) {
       check_embeddings(function, "Q", q, options.similarity);
       check_embeddings(function, "P", p, options.similarity);
       check_embeddings(function, "N", n, options.similarity);
     }
 
-    const W limit = largest_logit<T>(1);
-    T* strip = scratch_.template take<T>(logits_.plan().strip_size());
-    check_logits(function, logits_, limit, strip);
-    if (!own_.empty()) own_.check(function, limit);
-
-    const Exclusions excluded(options.query_ids, options.pos_ids,
-                              shared ? options.neg_ids : List<std::int64_t>{}, q.rows, scratch_);
-    const MeanWeights<W> weights(options.weights, q.rows);
-    loss_ = row_rule(logits_, own_.empty() ? nullptr : &own_, excluded, weights, gradient, strip,
-                     scratch_);
+    const Targets<T> targets = this->make_targets(options);
+    const W limit = target_limit<T>(options, q.rows + n.rows) - targets.largest_shift();
+    this->check_limit(function, limit);
+    if (has_own) own_.check(function, limit);
+    this->finish(targets, row_rule(logits_, has_own ? &own_ : nullptr, targets, gradient,
+                                   scratch_.template take<T>(logits_.plan().strip_size()),
+                                   this->losses_, scratch_));
   }
 
-  Scratch scratch_;
-  Scale scale_{};
-  EmbeddingLogits<T> logits_{};
   OwnNegatives<T> own_{};
-  W loss_ = 0;
 };
 
 }  // namespace contrastive::detail

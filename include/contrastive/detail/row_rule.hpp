@@ -1,60 +1,37 @@
 // The rule of the losses that are a softmax over the rows of the logits: InfoNCE, and InfoNCE with
 // extra negatives.
 //
-//     L_i        = log sum_j e^(s_ij) - s_ii        j over row i's candidates, i among them
-//     L          = sum_i w_i L_i
-//     G_ij       = w_i A_ij                         A_ij = e^(s_ij) / sum_j e^(s_ij), j not i
-//     G_ii       = -w_i sum of the other A_ij       which is w_i (A_ii - 1)
+//     L          = sum_i w_i L_i                    L_i: see targets.hpp
+//     G_ij       = w_i (A_ij - share_i)             j not i
+//     G_ii       = -w_i miss_i
+//
+// Plainly L_i = log sum_j e^(s_ij) - s_ii, share_i = 0, and miss_i is the sum of the other A_ij.
 #ifndef CONTRASTIVE_DETAIL_ROW_RULE_HPP
 #define CONTRASTIVE_DETAIL_ROW_RULE_HPP
 
-#include "exclusions.hpp"
 #include "logits.hpp"
 #include "own_negatives.hpp"
 #include "softmax.hpp"
+#include "targets.hpp"
 #include "threads.hpp"
-#include "weights.hpp"
 
 namespace contrastive::detail {
 
-/// Makes the candidates that are none, the positive among them, and the padding of a chunk's part
-/// of row i invisible to a softmax over the others.
-template <class T>
-void hide_excluded(const Exclusions& excluded, const StripPlan<T>& plan, Index i, Index c, T* s) {
-  const Index begin = c * plan.chunk, end = plan.chunk_end(c);
-  excluded.for_each(i, begin, end, [&](Index j) { s[j - begin] = minus_infinity<T>; });
-  for (Index l = end - begin; l < plan.chunk; ++l) s[l] = minus_infinity<T>;
-}
-
-/// Replaces a chunk's part of a row by e^(s - reference), and returns their sum. The reference is
-/// the largest s unless one is given, that is finite.
-template <class T>
-ExpSum<T> chunk_exponentials(T* s, T reference) {
-  ChunkRow<T> row(s);
-  if (reference == std::numeric_limits<T>::infinity()) reference = row.maxCoeff();
-  if (reference == minus_infinity<T>) {
-    row.setZero();
-    return {};
-  }
-  row = exp_or_zero(row - reference);
-  return {reference, row.sum()};
-}
-
-/// Runs the rule over all strips: returns the loss, and with `gradient` hands G to the logits.
+/// Runs the rule over all strips: returns the loss, each row's unweighted in `losses`, and with
+/// `gradient` hands G to the logits.
 template <class T, class Logits>
-Wide<T> row_rule(Logits& logits, const OwnNegatives<T>* own, const Exclusions& excluded,
-                 const MeanWeights<Wide<T>>& weights, bool gradient, T* strip_data,
-                 Scratch& scratch) {
+SoftmaxSums<Wide<T>> row_rule(Logits& logits, const OwnNegatives<T>* own, const Targets<T>& targets,
+                              bool gradient, T* strip_data, Wide<T>* losses, Scratch& scratch) {
   using W = Wide<T>;
   const StripPlan<T>& plan = logits.plan();
   const double work = plan.strip_work(logits.depth());
-  W* losses = scratch.take<W>(plan.rows);
   T* positives = scratch.take<T>(plan.strip_rows);
-  RowSoftmax<W>* rows = scratch.take<RowSoftmax<W>>(plan.strip_rows);
-  const T reference = common_reference<T>(logits.bound());
-  // Of each chunk and row of a strip: its exponentials' sum, and what makes G of them.
-  ExpSum<T>* sums = scratch.take<ExpSum<T>>(plan.chunks() * plan.strip_rows);
+  LineSoftmax<W>* rows = scratch.take<LineSoftmax<W>>(plan.strip_rows);
+  const T reference = common_reference<T>(logits.bound() + targets.largest_prior());
+  // Of each chunk and row of a strip: its sums, and what makes G of its exponentials.
+  LineSums<T>* sums = scratch.take<LineSums<T>>(plan.chunks() * plan.strip_rows);
   T* factors = scratch.take<T>(plan.chunks() * plan.strip_rows);
+  SoftmaxSums<W> total;
 
   for (Index index = 0; index < plan.strips(); ++index) {
     const Strip<T> strip = plan.strip(index, strip_data);
@@ -67,39 +44,38 @@ Wide<T> row_rule(Logits& logits, const OwnNegatives<T>* own, const Exclusions& e
         const Index i = strip.first + r;
         T* s = strip.at(r, begin);
         if (begin <= i && i < end) positives[r] = s[i - begin];
-        hide_excluded(excluded, plan, i, c, s);
-        sums[c * plan.strip_rows + r] = chunk_exponentials(s, reference);
+        targets.take_row(plan, i, c, s);
+        sums[c * plan.strip_rows + r] = targets.take_exponentials(plan, i, c, s, reference);
       }
     });
 
     // Each row's softmax, from its chunks in their order.
     parallel_for(strip.rows, work, [&](Index r) {
       const Index i = strip.first + r;
-      ExpSum<W> others;
-      for (Index c = 0; c < plan.chunks(); ++c)
-        others.add(W(sums[c * plan.strip_rows + r].reference),
-                   W(sums[c * plan.strip_rows + r].sum));
-      ExpSum<W> extra;
+      LineSums<W> all;
+      for (Index c = 0; c < plan.chunks(); ++c) all.add(sums[c * plan.strip_rows + r]);
+      LineSums<W> extra;
       if (own != nullptr) {
-        extra = own->exponentials(i);
-        others.add(extra.reference, extra.sum);
+        extra = own->exponentials(i, targets);
+        all.add(extra);
       }
-      rows[r] = row_softmax(W(positives[r]), others);
-      losses[i] = rows[r].loss;
-      const W factor = weights[i] * rows[r].factor;
-      for (Index c = 0; c < plan.chunks(); ++c) {
-        const ExpSum<T>& part = sums[c * plan.strip_rows + r];
-        T& chunk_factor = factors[c * plan.strip_rows + r];
-        if (part.sum == 0)
-          chunk_factor = 0;
-        else if (W(part.reference) == others.reference)
-          chunk_factor = T(factor);
-        else
-          chunk_factor = T(factor * std::exp(W(part.reference) - others.reference));
-      }
-      if (own != nullptr && extra.sum != 0)
-        own->scale_row(i, factor * std::exp(extra.reference - others.reference));
+      const LineSoftmax<W> row = targets.softmax(targets.positive(i, positives[r]), all);
+      rows[r] = row;
+      losses[i] = row.loss;
+      // A_ij of exponentials that are relative to another reference than all of the row's.
+      const W w = targets.weight(i);
+      const auto factor = [&](const auto& part) {
+        if (part.sum == 0) return W(0);
+        const W gap = W(part.reference) - all.exponentials.reference;
+        return w * row.factor * (gap == 0 ? W(1) : std::exp(gap));
+      };
+      for (Index c = 0; c < plan.chunks(); ++c)
+        factors[c * plan.strip_rows + r] = T(factor(sums[c * plan.strip_rows + r].exponentials));
+      if (own != nullptr && gradient)
+        own->differentiate(i, factor(extra.exponentials), w * row.share);
     });
+    for (Index r = 0; r < strip.rows; ++r)
+      total.diagonal -= targets.weight(strip.first + r) * rows[r].miss;
     if (!gradient) continue;
 
     // G, and the two products that carry it back.
@@ -107,10 +83,11 @@ Wide<T> row_rule(Logits& logits, const OwnNegatives<T>* own, const Exclusions& e
       const Index begin = c * plan.chunk, end = plan.chunk_end(c);
       for (Index r = 0; r < strip.rows; ++r) {
         const Index i = strip.first + r;
+        const W w = targets.weight(i);
         T* s = strip.at(r, begin);
-        ChunkRow<T> row(s);
-        row *= factors[c * plan.strip_rows + r];
-        if (begin <= i && i < end) s[i - begin] = T(-weights[i] * rows[r].miss);
+        targets.differentiate(plan, i, c, s, factors[c * plan.strip_rows + r],
+                              T(w * rows[r].share));
+        if (begin <= i && i < end) s[i - begin] = T(-w * rows[r].miss);
       }
       logits.add_right(strip, c);
     });
@@ -121,9 +98,8 @@ Wide<T> row_rule(Logits& logits, const OwnNegatives<T>* own, const Exclusions& e
     });
   }
 
-  W loss = 0;
-  for (Index i = 0; i < plan.rows; ++i) loss += weights[i] * losses[i];
-  return loss;
+  for (Index i = 0; i < plan.rows; ++i) total.loss += targets.weight(i) * losses[i];
+  return total;
 }
 
 }  // namespace contrastive::detail

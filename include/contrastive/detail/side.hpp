@@ -51,12 +51,12 @@ class Side {
   [[nodiscard]] Index rows() const { return n_; }
   [[nodiscard]] Index dim() const { return d_; }
   /// Packs the rows: as operands of S, that of the right side multiplied by `factor`, and as
-  /// operands of the way back. Rows that are not finite or have no direction are packed as
-  /// something: see is_ordinary().
-  void pack(W factor, bool gradient, Scratch& scratch) {
+  /// operands of the way back where `natural` or `gradient` asks for them. Rows that are not finite
+  /// or have no direction are packed as something: see is_ordinary().
+  void pack(W factor, bool natural, bool gradient, Scratch& scratch) {
     norms_ = scratch.take<Norm<W>>(n_);
     if (role_ == Role::right) operand_ = scratch.take<T>(padded_n_ * padded_d_);
-    if (role_ != Role::right || gradient) natural_ = scratch.take<T>(padded_n_ * padded_d_);
+    if (natural || gradient) natural_ = scratch.take<T>(padded_n_ * padded_d_);
     if (gradient) {
       gradient_ = scratch.take<T>(padded_n_ * padded_d_);
       radials_ = scratch.take<W>(padded_n_);

@@ -8,7 +8,8 @@
 
 #include <cmath>
 
-#include "row_rule.hpp"
+#include "logits.hpp"
+#include "targets.hpp"
 
 namespace contrastive::detail {
 
@@ -34,7 +35,7 @@ W sigmoid(W x) {
 /// sum_l log(1 + e_l) for e_l in [0, 1], as the logarithm of a product: q = prod_l (1 + e_l) - 1 is
 /// gathered without ever adding to 1, so that sums of tiny e_l keep their digits.
 template <class T>
-Wide<T> sum_log1p(const Eigen::Array<T, Kernel<T>::chunk, 1>& e) {
+Wide<T> sum_log1p(const Lanes<T>& e) {
   constexpr Index kPart = 8;
   using Part = Eigen::Array<T, kPart, 1>;
   Part q = e.template head<kPart>();
@@ -47,12 +48,13 @@ Wide<T> sum_log1p(const Eigen::Array<T, Kernel<T>::chunk, 1>& e) {
   return std::log1p(product);
 }
 
+/// Runs the rule over all strips: returns the sums, each row's unweighted loss in `losses`, and
+/// with `gradient` hands G to the logits.
 template <class T, class Logits>
 SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
                                   const MeanWeights<Wide<T>>& weights, double bias, bool gradient,
-                                  T* strip_data, Scratch& scratch) {
+                                  T* strip_data, Wide<T>* losses, Scratch& scratch) {
   using W = Wide<T>;
-  using Lanes = Eigen::Array<T, Kernel<T>::chunk, 1>;
   const StripPlan<T>& plan = logits.plan();
   const double work = plan.strip_work(logits.depth());
   // Of each chunk and row of a strip.
@@ -72,13 +74,13 @@ SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
         hide_excluded(excluded, plan, i, c, s);
 
         ChunkRow<T> row(s);
-        const Lanes x = row + T(bias);
-        const Lanes e = exp_or_zero(-x.abs());
+        const Lanes<T> x = row + T(bias);
+        const Lanes<T> e = exp_or_zero(-x.abs());
         const W w = weights[i];
         SigmoidSums<W>& part = parts[c * plan.strip_rows + r];
         // softplus(x) = max(x, 0) + log1p(e) and sigmoid(x) = (x < 0 ? e : 1) / (1 + e); 0 at -inf.
         part.loss = W((x.max)(T(0)).sum()) + sum_log1p<T>(e);
-        const Lanes is_positive = (((x * T(1e30)).max)(T(0)).min)(T(1));
+        const Lanes<T> is_positive = (((x * T(1e30)).max)(T(0)).min)(T(1));
         row = (e.max)(is_positive) / (T(1) + e);
         part.d_bias = W(row.sum());
         if (gradient) row *= T(w);
@@ -96,6 +98,7 @@ SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
         row.loss += parts[c * plan.strip_rows + r].loss;
         row.d_bias += parts[c * plan.strip_rows + r].d_bias;
       }
+      losses[strip.first + r] = row.loss;
       total.loss += weights[strip.first + r] * row.loss;
       total.d_bias += weights[strip.first + r] * row.d_bias;
     }

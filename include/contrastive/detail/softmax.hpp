@@ -1,4 +1,4 @@
-// One row (or column) of a softmax, from the sums that a sweep over its candidates gathers.
+// One row or column of a softmax, from the sums that a sweep over its candidates gathers.
 #ifndef CONTRASTIVE_DETAIL_SOFTMAX_HPP
 #define CONTRASTIVE_DETAIL_SOFTMAX_HPP
 
@@ -51,36 +51,65 @@ T common_reference(Wide<T> bound) {
                                                       : std::numeric_limits<T>::infinity();
 }
 
-/// The loss of one row, and what its gradient is made of:
-///
-///     loss      = log sum_j e^(s_j) - s_pos, the positive among the j
-///     A_j       = factor * e^(s_j - reference)   for the other candidates
-///     1 - A_pos = miss = factor * sum
+/// The sums over a line's candidates other than the positive; a line is a row or a column.
 template <class W>
-struct RowSoftmax {
+struct LineSums {
+  ExpSum<W> exponentials{};
+  W total = 0;  ///< sum_j s_j, only where labels are smoothed
+  W count = 0;  ///< their number, only where labels are smoothed
+
+  template <class T>
+  void add(const LineSums<T>& part) {
+    exponentials.add(W(part.exponentials.reference), W(part.exponentials.sum));
+    total += W(part.total);
+    count += W(part.count);
+  }
+};
+
+/// The loss of a line, and what its gradient is made of:
+///
+///     dL/ds_j   = factor e^(s_j - reference) - share     for the other candidates
+///     dL/ds_pos = -miss
+template <class W>
+struct LineSoftmax {
   W loss = 0;
   W factor = 0;
+  W share = 0;
   W miss = 0;
 };
 
+/// log sum_j e^(s_j) - s_pos, the positive among the j: factor e^(s_j - reference) is A_j and miss
+/// is 1 - A_pos.
+///
 /// No step cancels: the loss is log1p of what the others weigh relative to the positive, and
 /// 1 - A_pos is the sum of the other probabilities, never a difference from one.
 template <class W>
-RowSoftmax<W> row_softmax(W positive, const ExpSum<W>& others) {
+LineSoftmax<W> coupled_softmax(W positive, const ExpSum<W>& others) {
   if (others.sum == 0) return {};  // no other candidate: probability one
   const W gap = others.reference - positive;
-  RowSoftmax<W> row;
+  LineSoftmax<W> line;
   if (gap + std::log(others.sum) < W(300)) {
     const W half = std::exp(gap / 2);  // e^gap in two steps: it may overflow where the sum is tiny
     const W ratio = others.sum * half * half;
-    row.loss = std::log1p(ratio);
-    row.factor = half / (1 + ratio) * half;
+    line.loss = std::log1p(ratio);
+    line.factor = half / (1 + ratio) * half;
   } else {  // the positive weighs nothing
-    row.loss = gap + std::log(others.sum);
-    row.factor = 1 / others.sum;
+    line.loss = gap + std::log(others.sum);
+    line.factor = 1 / others.sum;
   }
-  row.miss = row.factor * others.sum;
-  return row;
+  line.miss = line.factor * others.sum;
+  return line;
+}
+
+/// The same with the positive left out of the sum: log sum_j e^(s_j) - s_pos, j not the positive.
+template <class W>
+LineSoftmax<W> decoupled_softmax(W positive, const ExpSum<W>& others) {
+  if (others.sum == 0) return {};  // nothing to be told from
+  LineSoftmax<W> line;
+  line.loss = others.reference - positive + std::log(others.sum);
+  line.factor = 1 / others.sum;
+  line.miss = 1;
+  return line;
 }
 
 /// e^x where that is a normal number, and exactly 0 below (for -inf too, which stands for "no
@@ -90,6 +119,20 @@ auto exp_or_zero(const Eigen::ArrayBase<Derived>& x) {
   using T = typename Derived::Scalar;
   const T lowest = std::log((std::numeric_limits<T>::min)());
   return x.derived().exp() * ((((x.derived() - lowest) * T(1e30)).max)(T(0)).min)(T(1));
+}
+
+/// Replaces a chunk's part of a row by e^(s - reference), and returns their sum. The reference is
+/// the largest s unless one is given, that is finite.
+template <class T>
+ExpSum<T> chunk_exponentials(T* s, T reference) {
+  ChunkRow<T> row(s);
+  if (reference == std::numeric_limits<T>::infinity()) reference = row.maxCoeff();
+  if (reference == minus_infinity<T>) {
+    row.setZero();
+    return {};
+  }
+  row = exp_or_zero(row - reference);
+  return {reference, row.sum()};
 }
 
 }  // namespace contrastive::detail

@@ -1,16 +1,20 @@
 // The rule of CLIP's loss: a softmax over the rows and one over the columns of the same logits.
 //
-//     L     = 1/2 sum_i w_i (L_i + Lbar_i)
-//     L_i   = log sum_j e^(s_ij) - s_ii              j over row i's candidates, i among them
-//     Lbar_j   = log sum_i e^(s_ij) - s_jj              the same down column j
-//     G_ij  = 1/2 (w_i A_ij + w_j Abar_ij)              A, Abar: the two softmaxes, j not i
-//     G_ii  = -w_i/2 (sum of the other A_ij + sum of the other Abar_ji)
+//     L      = 1/2 sum_i w_i (L_i + Lbar_i)         of row i and of column i: see targets.hpp
+//     G_ij   = 1/2 w_i (A_ij - share_i) + 1/2 w_j (Abar_ij - sharebar_j)          j not i
+//     G_ii   = -1/2 w_i (miss_i + missbar_i)
+//
+// Plainly L_i = log sum_j e^(s_ij) - s_ii, the shares are 0, and miss_i is the sum of the other
+// A_ij.
 #ifndef CONTRASTIVE_DETAIL_SYMMETRIC_RULE_HPP
 #define CONTRASTIVE_DETAIL_SYMMETRIC_RULE_HPP
 
 #include <cstddef>
 
-#include "row_rule.hpp"
+#include "logits.hpp"
+#include "softmax.hpp"
+#include "targets.hpp"
+#include "threads.hpp"
 
 namespace contrastive::detail {
 
@@ -23,19 +27,19 @@ namespace contrastive::detail {
 /// that is the rows of a strip by the columns of a chunk. That is exact enough where no row and no
 /// column of the block lies so far below the reference that its exponentials underflow. Where one
 /// does, the block takes two exponentials, relative to each row's and each column's own largest
-/// logit.
+/// logit. So do all blocks where false negatives are looked for, as then a row and a column may
+/// differ about who is a candidate.
 template <class T, class Logits>
 class SymmetricRule {
  public:
   using W = Wide<T>;
 
-  SymmetricRule(Logits& logits, const Exclusions& excluded, const MeanWeights<W>& weights,
-                bool gradient, Scratch& scratch)
+  SymmetricRule(Logits& logits, const Targets<T>& targets, bool gradient, Scratch& scratch)
       : logits_(logits),
         plan_(logits.plan()),
-        excluded_(excluded),
-        weights_(weights),
-        common_reference_(common_reference<T>(logits.bound())),
+        targets_(targets),
+        smooth_(targets.smooths()),
+        common_reference_(common_reference<T>(logits.bound() + targets.largest_prior())),
         work_(plan_.strip_work(logits.depth())),
         keep_(gradient && fits(plan_, scratch.budget())),
         data_(scratch.take<T>(plan_.strip_size() * (keep_ ? plan_.strips() : 1))),
@@ -43,10 +47,11 @@ class SymmetricRule {
         positives_(scratch.take<T>(plan_.rows)),
         rows_(scratch, plan_.strips() * plan_.strip_rows),
         columns_(scratch, plan_.chunks() * plan_.chunk),
-        sums_(scratch.take<ExpSum<T>>(plan_.chunks() * plan_.strip_rows)) {}
+        sums_(scratch.take<LineSums<T>>(plan_.chunks() * plan_.strip_rows)) {}
 
-  W loss() {
-    for (Index j = 0; j < plan_.rows; ++j) columns_.others[j] = {};
+  /// The loss, and the mean of row i's and column i's, unweighted, in losses[i].
+  SoftmaxSums<W> loss(W* losses) {
+    for (Index j = 0; j < plan_.rows; ++j) columns_.sums[j] = {};
     for (Index index = 0; index < plan_.strips(); ++index) {
       const Strip<T> strip = this->strip(index);
       parallel_for(plan_.chunks(), work_, [&](Index c) {
@@ -59,20 +64,24 @@ class SymmetricRule {
           sum_rows_and_columns(strip, c);
       });
       parallel_for(strip.rows, work_, [&](Index r) {
-        ExpSum<W>& others = rows_.others[strip.first + r];
-        others = {};
-        for (Index c = 0; c < plan_.chunks(); ++c) {
-          const ExpSum<T>& part = sums_[c * plan_.strip_rows + r];
-          others.add(W(part.reference), W(part.sum));
-        }
+        LineSums<W>& all = rows_.sums[strip.first + r];
+        all = {};
+        for (Index c = 0; c < plan_.chunks(); ++c) all.add(sums_[c * plan_.strip_rows + r]);
       });
     }
-    W loss = 0;
-    for (Index i = 0; i < plan_.rows; ++i)
-      loss += weights_[i] / 2
-              * (rows_.finish(i, W(positives_[i]), weights_[i] / 2)
-                 + columns_.finish(i, W(positives_[i]), weights_[i] / 2));
-    return loss;
+    SoftmaxSums<W> total;
+    // A column has as many candidates as its row, as ids rule out both of a pair and its mirror.
+    if (smooth_ && !targets_.finds_false_negatives())
+      for (Index i = 0; i < plan_.rows; ++i) columns_.sums[i].count = rows_.sums[i].count;
+    for (Index i = 0; i < plan_.rows; ++i) {
+      const W share = targets_.weight(i) / 2;
+      const W both = rows_.finish(targets_, i, positives_[i], share)
+                     + columns_.finish(targets_, i, positives_[i], share);
+      losses[i] = both / 2;
+      total.loss += share * both;
+      total.diagonal -= rows_.miss[i] + columns_.miss[i];
+    }
+    return total;
   }
 
   /// Hands G to the logits; after loss().
@@ -84,7 +93,9 @@ class SymmetricRule {
         if (!keep_) {
           fill(strip, c);
           reference = find_reference(strip, c);
-          if (has_reference(reference)) take_exponentials(strip, c, reference);
+          if (has_reference(reference))
+            for (Index r = 0; r < strip.rows; ++r)
+              chunk_exponentials(strip.at(r, c * chunk), reference);
         }
         if (has_reference(reference))
           differentiate_block(strip, c, reference);
@@ -100,31 +111,35 @@ class SymmetricRule {
 
  private:
   static constexpr Index chunk = Kernel<T>::chunk;
-  using Lanes = Eigen::Array<T, chunk, 1>;
+  using ConstChunkRow = Eigen::Map<const Lanes<T>, Eigen::AlignedMax>;
 
   /// The softmaxes of all rows, or of all columns, as lists side by side.
   struct Lines {
-    ExpSum<W>* others;
-    W* miss;       // w / 2 (1 - A_ii)
+    LineSums<W>* sums;
+    W* miss;       // w / 2 miss, which is -G_ii
     W* factor;     // w / 2 factor: G_ij has factor e^(s_ij - reference)
+    W* share;      // w / 2 share, which is taken off that
     W* reference;  // of the exponentials; beyond any logit where there is no candidate
 
     /// Padding has factor 0.
     Lines(Scratch& scratch, Index padded_count)
-        : others(scratch.take<ExpSum<W>>(padded_count)),
+        : sums(scratch.take<LineSums<W>>(padded_count)),
           miss(scratch.take<W>(padded_count)),
           factor(scratch.take<W>(padded_count)),
+          share(scratch.take<W>(padded_count)),
           reference(scratch.take<W>(padded_count)) {
-      for (Index i = 0; i < padded_count; ++i) factor[i] = reference[i] = 0;
+      for (Index i = 0; i < padded_count; ++i) factor[i] = share[i] = reference[i] = 0;
     }
 
-    /// Line i's loss, when its sum is complete.
-    W finish(Index i, W positive, W share) {
-      const RowSoftmax<W> softmax = row_softmax(positive, others[i]);
-      miss[i] = share * softmax.miss;
-      factor[i] = share * softmax.factor;
-      reference[i] = others[i].sum == 0 ? (std::numeric_limits<T>::max)() : others[i].reference;
-      return softmax.loss;
+    /// Line i's loss, when its sums are complete.
+    W finish(const Targets<T>& targets, Index i, T positive, W weight) {
+      const ExpSum<W>& others = sums[i].exponentials;
+      const LineSoftmax<W> line = targets.softmax(targets.positive(i, positive), sums[i]);
+      miss[i] = weight * line.miss;
+      factor[i] = weight * line.factor;
+      share[i] = weight * line.share;
+      reference[i] = others.sum == 0 ? (std::numeric_limits<T>::max)() : others.reference;
+      return line.loss;
     }
 
     /// factor e^(block - reference) of the lines `first` and following: times the block's E it is a
@@ -162,14 +177,15 @@ class SymmetricRule {
       const Index i = strip.first + r;
       T* s = strip.at(r, begin);
       if (begin <= i && i < end) positives_[i] = s[i - begin];
-      hide_excluded(excluded_, plan_, i, c, s);
+      targets_.take_row_and_column(plan_, i, c, s);
     }
   }
 
   /// The reference of a block, or infinity where one does not do.
   [[nodiscard]] T find_reference(const Strip<T>& strip, Index c) const {
+    if (targets_.finds_false_negatives()) return std::numeric_limits<T>::infinity();
     if (has_reference(common_reference_)) return common_reference_;
-    Lanes columns = Lanes::Constant(minus_infinity<T>);
+    Lanes<T> columns = Lanes<T>::Constant(minus_infinity<T>);
     T lowest = std::numeric_limits<T>::infinity();
     for (Index r = 0; r < strip.rows; ++r) {
       const ChunkRow<T> row(strip.at(r, c * chunk));
@@ -185,45 +201,93 @@ class SymmetricRule {
                                                       : std::numeric_limits<T>::infinity();
   }
 
-  /// E in place of S.
-  void take_exponentials(const Strip<T>& strip, Index c, T reference) const {
-    for (Index r = 0; r < strip.rows; ++r) {
-      ChunkRow<T> row(strip.at(r, c * chunk));
-      row = exp_or_zero(row - reference);
+  /// Sums down the columns of a chunk, wide before a sum in T loses digits.
+  class ColumnTotals {
+   public:
+    template <class Row>
+    void add(const Row& row) {
+      sum_ += row;
+      if (++rows_ % 16 != 0) return;
+      wide_ += sum_.template cast<W>();
+      sum_.setZero();
     }
-  }
+    [[nodiscard]] W operator[](Index l) const { return wide_[l] + W(sum_[l]); }
+
+   private:
+    Lanes<T> sum_ = Lanes<T>::Zero();
+    Eigen::Array<W, chunk, 1> wide_ = Eigen::Array<W, chunk, 1>::Zero();
+    Index rows_ = 0;
+  };
 
   /// E in place of S, and its sums by rows and columns.
   void sum_block(const Strip<T>& strip, Index c, T reference) {
-    Lanes columns = Lanes::Zero();
+    LineSums<W>* columns = columns_.sums + c * chunk;
+    const Index columns_here = plan_.chunk_end(c) - c * chunk;
+    if (smooth_) {
+      ColumnTotals totals;
+      for (Index r = 0; r < strip.rows; ++r) {
+        T* s = strip.at(r, c * chunk);
+        const ChunkRow<T> row(s);
+        sums_[c * plan_.strip_rows + r] = targets_.take_totals(plan_, strip.first + r, c, s);
+        totals.add(row);
+        targets_.hide(plan_, strip.first + r, c, s);
+      }
+      for (Index l = 0; l < columns_here; ++l) columns[l].total += totals[l];
+    }
+    Lanes<T> sum = Lanes<T>::Zero();
     for (Index r = 0; r < strip.rows; ++r) {
       ChunkRow<T> row(strip.at(r, c * chunk));
       row = exp_or_zero(row - reference);
-      columns += row;
-      sums_[c * plan_.strip_rows + r] = {reference, row.sum()};
+      sum += row;
+      sums_[c * plan_.strip_rows + r].exponentials = {reference, row.sum()};
     }
-    for (Index j = c * chunk; j < plan_.chunk_end(c); ++j)
-      columns_.others[j].add(W(reference), W(columns[j - c * chunk]));
+    for (Index l = 0; l < columns_here; ++l) columns[l].exponentials.add(W(reference), W(sum[l]));
+  }
+
+  /// A block's logits as its rows and as its columns see them: the same, or with the false
+  /// negatives of each.
+  template <class F>
+  void with_lines(Index c, const F& f) const {
+    if (targets_.finds_false_negatives())
+      f([&](Index i, const T* s) { return targets_.row_of(i, c, s); },
+        [&](const T* s) { return targets_.columns_of(c, s); });
+    else
+      f([](Index, const T* s) { return ConstChunkRow(s); },
+        [](const T* s) { return ConstChunkRow(s); });
   }
 
   /// The same sums, relative to each line's largest; S stays.
   void sum_rows_and_columns(const Strip<T>& strip, Index c) {
-    Lanes largest = Lanes::Constant(minus_infinity<T>);
-    for (Index r = 0; r < strip.rows; ++r) {
-      const ChunkRow<T> row(strip.at(r, c * chunk));
-      largest = (largest.max)(row);
-    }
-    // -inf - lowest is -inf where a column has no candidate; -inf - -inf would be nan.
-    const Lanes reference = (largest.max)(std::numeric_limits<T>::lowest());
-    Lanes sum = Lanes::Zero();
-    for (Index r = 0; r < strip.rows; ++r) {
-      const ChunkRow<T> row(strip.at(r, c * chunk));
-      sum += exp_or_zero(row - reference);
-      const T row_largest = (std::max)(row.maxCoeff(), std::numeric_limits<T>::lowest());
-      sums_[c * plan_.strip_rows + r] = {row_largest, exp_or_zero(row - row_largest).sum()};
-    }
-    for (Index j = c * chunk; j < plan_.chunk_end(c); ++j)
-      columns_.others[j].add(W(reference[j - c * chunk]), W(sum[j - c * chunk]));
+    with_lines(c, [&](const auto& row_of, const auto& columns_of) {
+      Lanes<T> largest = Lanes<T>::Constant(minus_infinity<T>);
+      for (Index r = 0; r < strip.rows; ++r)
+        largest = (largest.max)(columns_of(strip.at(r, c * chunk)));
+      // -inf - lowest is -inf where a column has no candidate; -inf - -inf would be nan.
+      const Lanes<T> reference = (largest.max)(std::numeric_limits<T>::lowest());
+      Lanes<T> sum = Lanes<T>::Zero();
+      ColumnTotals totals, counts;
+      for (Index r = 0; r < strip.rows; ++r) {
+        const T* s = strip.at(r, c * chunk);
+        const auto& column = columns_of(s);
+        sum += exp_or_zero(column - reference);
+        const auto& row = row_of(strip.first + r, s);
+        const T row_largest = (std::max)(row.maxCoeff(), std::numeric_limits<T>::lowest());
+        LineSums<T>& sums = sums_[c * plan_.strip_rows + r];
+        sums = {{row_largest, exp_or_zero(row - row_largest).sum()}};
+        if (!smooth_) continue;
+        totals.add(candidates_only(column));
+        counts.add(is_candidate(column));
+        sums.total = candidates_only(row).sum();
+        sums.count = is_candidate(row).sum();
+      }
+      LineSums<W>* columns = columns_.sums + c * chunk;
+      const Index columns_here = plan_.chunk_end(c) - c * chunk;
+      for (Index l = 0; l < columns_here; ++l) {
+        columns[l].exponentials.add(W(reference[l]), W(sum[l]));
+        columns[l].total += totals[l];
+        columns[l].count += counts[l];
+      }
+    });
   }
 
   /// G of a block in place of E, the diagonal apart.
@@ -231,29 +295,49 @@ class SymmetricRule {
     alignas(64) T column_factors[std::size_t(chunk)];
     columns_.template block_factors<chunk>(c * chunk, reference, column_factors);
     const ChunkRow<T> columns(column_factors);
+    const Lanes<T> column_shares = lanes(columns_.share, c);
     constexpr Index kRows = Kernel<T>::height;
     T row_factors[std::size_t(kRows)];
     for (Index r = 0; r < strip.rows; ++r) {
       if (r % kRows == 0)
         rows_.template block_factors<kRows>(strip.first + r, reference, row_factors);
       ChunkRow<T> row(strip.at(r, c * chunk));
-      row *= columns + row_factors[r % kRows];
+      const T row_factor = row_factors[r % kRows];
+      if (!smooth_) {
+        row *= columns + row_factor;
+        continue;
+      }
+      const Index i = strip.first + r;
+      row = (columns + row_factor) * row - (column_shares + T(rows_.share[i]));
+      targets_.clear(plan_, i, c, strip.at(r, c * chunk));
     }
   }
 
   /// The same from S.
   void differentiate_rows_and_columns(const Strip<T>& strip, Index c) const {
-    Lanes column_reference, column_factor;
-    for (Index l = 0; l < chunk; ++l) {
-      column_reference[l] = T(columns_.reference[c * chunk + l]);
-      column_factor[l] = T(columns_.factor[c * chunk + l]);
-    }
-    for (Index r = 0; r < strip.rows; ++r) {
-      const Index i = strip.first + r;
-      ChunkRow<T> row(strip.at(r, c * chunk));
-      row = T(rows_.factor[i]) * exp_or_zero(row - T(rows_.reference[i]))
-            + column_factor * exp_or_zero(row - column_reference);
-    }
+    const Lanes<T> column_reference = lanes(columns_.reference, c);
+    const Lanes<T> column_factor = lanes(columns_.factor, c);
+    const Lanes<T> column_share = lanes(columns_.share, c);
+    with_lines(c, [&](const auto& row_of, const auto& columns_of) {
+      for (Index r = 0; r < strip.rows; ++r) {
+        const Index i = strip.first + r;
+        T* s = strip.at(r, c * chunk);
+        const auto& row = row_of(i, s);
+        const auto& column = columns_of(s);
+        Lanes<T> shares;
+        if (smooth_)
+          shares = T(rows_.share[i]) * is_candidate(row) + column_share * is_candidate(column);
+        ChunkRow<T> g(s);
+        g = T(rows_.factor[i]) * exp_or_zero(row - T(rows_.reference[i]))
+            + column_factor * exp_or_zero(column - column_reference);
+        if (smooth_) g -= shares;
+      }
+    });
+  }
+
+  /// A chunk's part of a list.
+  static Lanes<T> lanes(const W* list, Index c) {
+    return Eigen::Map<const Eigen::Array<W, chunk, 1>>(list + c * chunk).template cast<T>();
   }
 
   void set_diagonal(const Strip<T>& strip, Index c) const {
@@ -265,8 +349,8 @@ class SymmetricRule {
 
   Logits& logits_;
   const StripPlan<T>& plan_;
-  const Exclusions& excluded_;
-  const MeanWeights<W>& weights_;
+  const Targets<T>& targets_;
+  bool smooth_;
   T common_reference_;
   double work_;
   bool keep_;
@@ -275,7 +359,7 @@ class SymmetricRule {
   T* positives_;
   Lines rows_;
   Lines columns_;
-  ExpSum<T>* sums_;  // of each chunk and row of a strip
+  LineSums<T>* sums_;  // of each chunk and row of a strip
 };
 
 }  // namespace contrastive::detail

@@ -1,0 +1,87 @@
+// What the losses over pairs of embeddings have in common.
+#ifndef CONTRASTIVE_DETAIL_PAIR_LOSS_HPP
+#define CONTRASTIVE_DETAIL_PAIR_LOSS_HPP
+
+#include "checks.hpp"
+#include "logits.hpp"
+#include "option_checks.hpp"
+#include "targets.hpp"
+
+namespace contrastive::detail {
+
+/// Made, it has checked its arguments and computed the loss; what is left is to write gradients.
+template <class T>
+class PairLoss {
+ public:
+  using W = Wide<T>;
+
+  PairLoss(const PairLoss&) = delete;
+  PairLoss& operator=(const PairLoss&) = delete;
+
+  [[nodiscard]] T loss() const { return T(loss_); }
+
+  /// sum_ij G_ij scale (c_ij - positive_margin [i = j])
+  [[nodiscard]] T d_log_scale() {
+    if (!scale_.passes) return 0;
+    return T(logits_.d_log_scale() - margin_ * diagonal_);
+  }
+
+  void write(const View<T>& dq, const View<T>& dp) const { logits_.unpack(dq, dp, {}); }
+
+  /// Each row's loss, unweighted.
+  void write_rows(const View<T>& rows) const {
+    for (Index i = 0; i < rows.rows; ++i) rows(i, 0) = T(losses_[i]);
+  }
+
+ protected:
+  explicit PairLoss(Workspace& workspace) : scratch_(workspace) {}
+
+  /// Packs the logits and checks the contents of two matrices.
+  void make_logits(const char* function, const View<const T>& q, const View<const T>& p,
+                   Similarity similarity, bool gradient) {
+    logits_ = EmbeddingLogits<T>(q, p, {}, similarity, scale_.value);
+    logits_.pack(gradient, scratch_);
+    if (!logits_.is_ordinary()) {
+      check_embeddings(function, "Q", q, similarity);
+      check_embeddings(function, "P", p, similarity);
+    }
+    losses_ = scratch_.template take<W>(q.rows);
+  }
+
+  /// Refuses logits beyond `limit` in magnitude; after they are packed.
+  void check_limit(const char* function, W limit) {
+    if (logits_.bound() > limit)
+      check_logits(function, logits_, limit,
+                   scratch_.template take<T>(logits_.plan().strip_size()));
+  }
+
+  /// What the options of a softmax loss come to; after the logits are packed.
+  Targets<T> make_targets(const SoftmaxOptions& options) {
+    const StripPlan<T>& plan = logits_.plan();
+    Targets<T> targets(options, logits_.scale(), plan.rows, plan.cols, scratch_);
+    if (targets.finds_false_negatives()) {
+      T* positives = scratch_.template take<T>(plan.rows);
+      logits_.diagonal(positives);
+      targets.take_positives(positives);
+    }
+    return targets;
+  }
+
+  void finish(const Targets<T>& targets, const SoftmaxSums<W>& sums) {
+    loss_ = sums.loss;
+    margin_ = targets.margin();
+    diagonal_ = sums.diagonal;
+  }
+
+  Scratch scratch_;
+  Scale scale_{};
+  EmbeddingLogits<T> logits_{};
+  W* losses_ = nullptr;
+  W loss_ = 0;
+  W margin_ = 0;    // scale positive_margin
+  W diagonal_ = 0;  // sum_i G_ii
+};
+
+}  // namespace contrastive::detail
+
+#endif  // CONTRASTIVE_DETAIL_PAIR_LOSS_HPP
