@@ -8,7 +8,9 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <limits>
 #include <utility>
 
 #if defined(_MSC_VER)
@@ -146,6 +148,22 @@ struct BlockProduct<T, false> {
   }
 };
 
+/// e^x where that is a normal number, and exactly 0 below: for -inf, which stands for "no
+/// candidate", too. No denormal number comes up on the way: some processors take long over them.
+template <class T>
+struct ExpOrZero {
+  T lowest = std::log((std::numeric_limits<T>::min)());
+
+  T operator()(T x) const { return x >= lowest ? std::exp(x) : T(0); }
+
+  template <class Packet>
+  Packet packetOp(const Packet& x) const {
+    using namespace Eigen::internal;
+    const Packet limit = pset1<Packet>(lowest);
+    return pand(pexp(pmax(x, limit)), pcmp_le(limit, x));
+  }
+};
+
 /// The shapes of the engine, all in entries.
 ///
 ///     height x width   what a block product computes in registers
@@ -163,6 +181,19 @@ constexpr Index round_up(Index n, Index step) {
 }
 
 }  // namespace contrastive::detail
+
+namespace Eigen::internal {
+
+template <class T>
+struct functor_traits<contrastive::detail::ExpOrZero<T>> {
+  enum {
+    Cost = functor_traits<scalar_exp_op<T>>::Cost,
+    PacketAccess =
+        contrastive::detail::use_packets && packet_traits<T>::HasExp && packet_traits<T>::HasCmp
+  };
+};
+
+}  // namespace Eigen::internal
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop

@@ -27,7 +27,7 @@ struct Norm {
   /// Neither zero, nor tiny, nor huge, nor without meaning.
   [[nodiscard]] bool is_ordinary() const { return length > 0 && exponent == 0; }
   /// May overflow to infinity.
-  [[nodiscard]] W value() const { return std::ldexp(length, -exponent); }
+  [[nodiscard]] W value() const { return exponent == 0 ? length : std::ldexp(length, -exponent); }
 };
 
 /// Sums side by side: fast, and nearly as good as pairwise. Entry k of a row goes to sum k % 8.

@@ -45,8 +45,10 @@ SoftmaxSums<Wide<T>> row_rule(Logits& logits, const OwnNegatives<T>* own, const 
         T* s = strip.at(r, begin);
         if (begin <= i && i < end) positives[r] = s[i - begin];
         targets.take_row(plan, i, c, s);
-        sums[c * plan.strip_rows + r] = targets.take_exponentials(plan, i, c, s, reference);
       }
+      for (Index r = 0; r < strip.rows; ++r)
+        sums[c * plan.strip_rows + r] =
+            targets.take_exponentials(plan, strip.first + r, c, strip.at(r, begin), reference);
     });
 
     // Each row's softmax, from its chunks in their order.

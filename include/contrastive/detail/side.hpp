@@ -180,7 +180,7 @@ class Side {
     alignas(64) T spare[std::size_t(width)];
     load_tile(i, panel, tile);
     const Index at = place(panel, i);
-    for (Index r = 0; r < width; ++r) {
+    for (Index r = 0; r < (std::min)(width, n_ - i); ++r) {
       T* natural = natural_ != nullptr ? natural_ + at + r * width : spare;
       normalise(i + r, factor, tile + r * width, natural);
     }
@@ -190,9 +190,9 @@ class Side {
       std::copy_n(tile, width * width, operand_ + at);
   }
 
-  /// Part of a row of x becomes that of factor * xn; xn goes to `natural`. A row of padding is 0.
+  /// Part of a row of x becomes that of factor * xn; xn goes to `natural`.
   void normalise(Index i, W factor, T* __restrict x, T* __restrict natural) const {
-    const Norm<W> norm = similarity_ == Similarity::cosine && i < n_ ? norms_[i] : Norm<W>{1, 0};
+    const Norm<W> norm = similarity_ == Similarity::cosine ? norms_[i] : Norm<W>{1, 0};
     const W inverse = 1 / norm.length;
     const auto scaled = [&](Index l, W unit) {
       natural[l] = T(unit);
@@ -208,7 +208,8 @@ class Side {
 
   /// xn_i . dxn_i of the rows begin .. end - 1, at most a chunk of them.
   void dots(Index begin, Index end) const {
-    W lanes[std::size_t(chunk)][std::size_t(width)] = {};
+    W lanes[std::size_t(chunk)][std::size_t(width)];
+    std::fill_n(lanes[0], (end - begin) * width, W(0));
     for (Index panel = 0; panel < panels(); ++panel)
       for (Index i = begin; i < end; ++i) {
         const T* unit = natural(panel, i);

@@ -59,6 +59,7 @@ SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
   const double work = plan.strip_work(logits.depth());
   // Of each chunk and row of a strip.
   SigmoidSums<W>* parts = scratch.take<SigmoidSums<W>>(plan.chunks() * plan.strip_rows);
+  T* positives = scratch.take<T>(plan.strip_rows);
   SigmoidSums<W> total;
 
   for (Index index = 0; index < plan.strips(); ++index) {
@@ -69,10 +70,12 @@ SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
       for (Index r = 0; r < strip.rows; ++r) {
         const Index i = strip.first + r;
         T* s = strip.at(r, begin);
-        const bool has_positive = begin <= i && i < end;
-        const W positive = has_positive ? W(s[i - begin]) + W(bias) : W(0);
+        if (begin <= i && i < end) positives[r] = s[i - begin];
         hide_excluded(excluded, plan, i, c, s);
-
+      }
+      for (Index r = 0; r < strip.rows; ++r) {
+        const Index i = strip.first + r;
+        T* s = strip.at(r, begin);
         ChunkRow<T> row(s);
         const Lanes<T> x = row + T(bias);
         const Lanes<T> e = exp_or_zero(-x.abs());
@@ -84,7 +87,8 @@ SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
         row = (e.max)(is_positive) / (T(1) + e);
         part.d_bias = W(row.sum());
         if (gradient) row *= T(w);
-        if (has_positive) {
+        if (begin <= i && i < end) {
+          const W positive = W(positives[r]) + W(bias);
           part.loss += softplus(-positive);
           part.d_bias -= sigmoid(-positive);
           s[i - begin] = T(-w * sigmoid(-positive));

@@ -88,7 +88,8 @@ LineSoftmax<W> coupled_softmax(W positive, const ExpSum<W>& others) {
   if (others.sum == 0) return {};  // no other candidate: probability one
   const W gap = others.reference - positive;
   LineSoftmax<W> line;
-  if (gap + std::log(others.sum) < W(300)) {
+  // Below the first limit e^gap does not overflow: the second looks at the sum too, which is slow.
+  if (gap < W(200) || gap + std::log(others.sum) < W(300)) {
     const W half = std::exp(gap / 2);  // e^gap in two steps: it may overflow where the sum is tiny
     const W ratio = others.sum * half * half;
     line.loss = std::log1p(ratio);
@@ -112,27 +113,36 @@ LineSoftmax<W> decoupled_softmax(W positive, const ExpSum<W>& others) {
   return line;
 }
 
-/// e^x where that is a normal number, and exactly 0 below (for -inf too, which stands for "no
-/// candidate"). The second factor is 1 or 0: Eigen has no vectorised selection.
+/// e^x, or 0 where that is not a normal number.
 template <class Derived>
 auto exp_or_zero(const Eigen::ArrayBase<Derived>& x) {
-  using T = typename Derived::Scalar;
-  const T lowest = std::log((std::numeric_limits<T>::min)());
-  return x.derived().exp() * ((((x.derived() - lowest) * T(1e30)).max)(T(0)).min)(T(1));
+  return x.derived().unaryExpr(ExpOrZero<typename Derived::Scalar>());
 }
 
-/// Replaces a chunk's part of a row by e^(s - reference), and returns their sum. The reference is
-/// the largest s unless one is given, that is finite.
+/// Replaces the first `count` entries of a chunk's part of a row, and what a packet has beyond, by
+/// e^(s - reference), and returns their sum. The reference is the largest s unless one is given,
+/// that is finite.
 template <class T>
-ExpSum<T> chunk_exponentials(T* s, T reference) {
-  ChunkRow<T> row(s);
-  if (reference == std::numeric_limits<T>::infinity()) reference = row.maxCoeff();
+ExpSum<T> chunk_exponentials(T* s, T reference, Index count = Kernel<T>::chunk) {
+  using Part = Eigen::Array<T, Kernel<T>::width, 1>;
+  using PartOfRow = Eigen::Map<Part, Eigen::AlignedMax>;
+  Part parts;
+  if (reference == std::numeric_limits<T>::infinity()) {
+    parts.setConstant(minus_infinity<T>);
+    for (Index l = 0; l < count; l += Kernel<T>::width) parts = (parts.max)(PartOfRow(s + l));
+    reference = parts.maxCoeff();
+  }
+  parts.setZero();
   if (reference == minus_infinity<T>) {
-    row.setZero();
+    for (Index l = 0; l < count; l += Kernel<T>::width) PartOfRow(s + l) = parts;
     return {};
   }
-  row = exp_or_zero(row - reference);
-  return {reference, row.sum()};
+  for (Index l = 0; l < count; l += Kernel<T>::width) {
+    PartOfRow part(s + l);
+    part = exp_or_zero(part - reference);
+    parts += part;
+  }
+  return {reference, parts.sum()};
 }
 
 }  // namespace contrastive::detail

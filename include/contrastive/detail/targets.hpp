@@ -169,7 +169,7 @@ class Targets {
       sums = take_totals(plan, i, c, s);
       hide(plan, i, c, s);
     }
-    sums.exponentials = chunk_exponentials(s, reference);
+    sums.exponentials = chunk_exponentials(s, reference, plan.chunk_end(c) - c * chunk);
     return sums;
   }
 
