@@ -40,9 +40,8 @@ class EmbeddingLogits {
   [[nodiscard]] const Side<T>& x() const { return x_; }
   [[nodiscard]] const Side<T>& y() const { return y_; }
 
-  /// `natural_x` and `natural_y` ask for Xn and Yn beside the operands of S, though there be no
-  /// gradient.
-  void pack(bool natural_x, bool gradient, Scratch& scratch, bool natural_y = false) {
+  /// `natural` asks for Xn and Yn beside the operands of S, though there be no gradient.
+  void pack(bool natural, bool gradient, Scratch& scratch) {
     // The scale goes to the left side. Where that side alone would leave the range of T (dot
     // products of huge or tiny rows), a power of two moves to the other side.
     const W left = scale_ * x_.largest_norm(), right = y_.largest_norm();
@@ -51,8 +50,8 @@ class EmbeddingLogits {
     int shift = 0;
     if (!(ordinary(left) && ordinary(right)) && std::isfinite(left * right) && left * right > 0)
       shift = (std::ilogb(left) - std::ilogb(right)) / 2;
-    x_.pack(std::ldexp(scale_, -shift), natural_x, gradient, scratch);
-    y_.pack(std::ldexp(W(1), shift), natural_y, gradient, scratch);
+    x_.pack(std::ldexp(scale_, -shift), natural, gradient, scratch);
+    y_.pack(std::ldexp(W(1), shift), natural, gradient, scratch);
   }
 
   /// The logits of one chunk of a strip.

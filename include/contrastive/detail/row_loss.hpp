@@ -51,11 +51,15 @@ class RowLoss : public PairLoss<T> {
     if (!own_.empty()) own_.unpack(dn);
   }
 
- private:
+ protected:
   using PairLoss<T>::logits_;
   using PairLoss<T>::scale_;
   using PairLoss<T>::scratch_;
 
+  OwnNegatives<T> own_{};
+  Targets<T> targets_{};
+
+ private:
   void run(const char* function, const View<const T>& q, const View<const T>& p,
            const View<const T>& n, const SoftmaxOptions& options, bool gradient) {
     this->losses_ = scratch_.template take<W>(q.rows);
@@ -64,19 +68,17 @@ class RowLoss : public PairLoss<T> {
                                  scale_.value, scratch_);
     if (!shared && n.rows > 0) own_ = OwnNegatives<T>(n, q.rows, options, scratch_);
     const bool has_own = !own_.empty();
-    logits_.pack(has_own, gradient, scratch_, has_own && options.false_negative_margin.has_value());
+    logits_.pack(has_own, gradient, scratch_);
     if (has_own) own_.pack(logits_, gradient, scratch_);
 
-    const Targets<T> targets = this->make_targets(options);
-    const W limit = target_limit<T>(options, q.rows + n.rows) - targets.largest_shift();
+    targets_ = this->make_targets(options);
+    const W limit = target_limit<T>(options, q.rows + n.rows) - targets_.largest_shift();
     this->check_limit(function, limit);
     if (has_own) own_.check(function, limit);
-    this->finish(targets, row_rule(logits_, has_own ? &own_ : nullptr, targets, gradient,
-                                   scratch_.template take<T>(logits_.plan().strip_size()),
-                                   this->losses_, scratch_));
+    this->finish(targets_, row_rule(logits_, has_own ? &own_ : nullptr, targets_, gradient,
+                                    scratch_.template take<T>(logits_.plan().strip_size()),
+                                    this->losses_, scratch_));
   }
-
-  OwnNegatives<T> own_{};
 };
 
 }  // namespace contrastive::detail
