@@ -32,6 +32,23 @@ TEST_CASE("designated initialisers", "[forms]") {
                             .scope = NegativeScope::own,
                             .neg_offsets = {}})
         == hard_negative_loss(Q, P, Q, LogScale{1, no_limit}, options));
+  options = {};
+  options.label_smoothing = 0.1;
+  options.positive_margin = 0.2;
+  options.decoupled = true;
+  options.log_prior = weights;
+  options.false_negative_margin = 0.05;
+  CHECK(clip_loss(Q, P, Temperature{.tau = 0.5},
+                  {.label_smoothing = 0.1,
+                   .positive_margin = 0.2,
+                   .decoupled = true,
+                   .log_prior = weights,
+                   .false_negative_margin = 0.05})
+        == clip_loss(Q, P, Temperature{0.5}, options));
+  CHECK(
+      info_nce_loss(Q, P, Temperature{0.5},
+                    {.neg_offsets = {}, .label_smoothing = 1, .false_negative_margin = 0})
+      == info_nce_loss(Q, P, Temperature{0.5}, {.label_smoothing = 1, .false_negative_margin = 0}));
   SigLipOptions sigmoid;
   sigmoid.query_ids = ids;
   sigmoid.weights = weights;

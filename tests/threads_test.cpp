@@ -50,6 +50,28 @@ TEST_CASE("threads: any number gives the same bits", "[threads]") {
     }
 }
 
+TEST_CASE("threads: any number gives the same rows and reports", "[threads]") {
+  for (const Loss loss : all_losses) {
+    if (!has_rows(loss)) continue;
+    Problem problem = problem_of(loss, 487);
+    problem.weights.clear();
+    const Threads one(1);
+    const Matrix rows = evaluate_rows<float>(problem);
+    const Threads four(4);
+    CAPTURE(describe(loss).function);
+    CHECK(same_bits(evaluate_rows<float>(problem), rows));
+    if (loss != Loss::info_nce && loss != Loss::hard_negative) continue;
+    const Report several = evaluate_report<float>(problem);
+    const Threads again(1);
+    const Report expected = evaluate_report<float>(problem);
+    CHECK(same_bits(several.mean_negative, expected.mean_negative));
+    CHECK(same_bits(several.log_candidates, expected.log_candidates));
+    CHECK(several.top1_rows == expected.top1_rows);
+    CHECK(several.top1_columns == expected.top1_columns);
+    CHECK(several.masked == expected.masked);
+  }
+}
+
 TEST_CASE("threads: a call inside a caller's parallel region", "[threads]") {
   for (const Loss loss : all_losses) {
     const Problem problem = problem_of(loss, 256);

@@ -28,10 +28,16 @@ namespace contrastive {
 /// w_i = 1/B, or weights_i / sum(weights), in both directions. A pair that query_ids or pos_ids
 /// rule out is left out of its row and of its column. Rows need not be normalised.
 ///
+/// label_smoothing, positive_margin, decoupled, log_prior and false_negative_margin are as in
+/// info_nce_loss, for rows and columns. The prior of j is taken off column j of S, so it cancels in
+/// the columns. False negatives of a column are measured from c_jj, so a row and a column may
+/// differ about the same pair.
+///
 /// @param Q        queries (B x d), images for instance, one embedding a row, finite.
 /// @param P        positives (B x d), their captions; row i is the positive of query i.
 /// @param scale    LogScale for CLIP's learned temperature, or Temperature.
-/// @param options  similarity, query_ids, pos_ids, weights.
+/// @param options  similarity, query_ids, pos_ids, weights, label_smoothing, positive_margin,
+///     decoupled, log_prior, false_negative_margin.
 /// @return loss in nats, dQ and dP (B x d), with a LogScale d_log_scale.
 /// @throws as info_nce_loss_grad.
 /// @par Accuracy
@@ -86,13 +92,45 @@ template <class DQ, class DP, class Scale>
       .loss();
 }
 
+/// Each pair's loss: half of row i's and half of column i's, unweighted, for one product. Their
+/// mean is the loss.
+///
+///     L_i = 1/2 (log sum_j e^(s_ij) - s_ii) + 1/2 (log sum_j e^(s_ji) - s_ii)
+///
+/// @param options  as clip_loss, but no weights.
+/// @return L (B), nats.
+/// @throws as clip_loss_grad; std::invalid_argument if there are weights.
+template <class DQ, class DP, class Scale>
+void clip_rows(const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DP>& P, const Scale& scale,
+               const SoftmaxOptions& options, RowLosses<DQ>& result, Workspace& workspace) {
+  detail::require_same_scalar<DQ, DP>();
+  const char* function = "clip_rows";
+  const detail::Bound<DQ> q(Q);
+  const detail::Bound<DP> p(P);
+  detail::refuse_weights(function, options);
+  const detail::ClipLoss<typename DQ::Scalar> core(
+      function, q.view(), p.view(), detail::ScaleArgument(scale), options, false, workspace);
+  core.write_rows(detail::resized(result, Q.rows(), 1));
+}
+
+/// The same, returned.
+template <class DQ, class DP, class Scale>
+[[nodiscard]] RowLosses<DQ> clip_rows(const Eigen::MatrixBase<DQ>& Q,
+                                      const Eigen::MatrixBase<DP>& P, const Scale& scale,
+                                      const SoftmaxOptions& options = {},
+                                      OptionalWorkspace workspace = {}) {
+  RowLosses<DQ> result;
+  clip_rows(Q, P, scale, options, result, workspace.get());
+  return result;
+}
+
 /// CLIP's loss of logits from any critic.
 ///
 ///     L = 1/2 sum_i w_i (log sum_j e^(s_ij) - s_ii) + 1/2 sum_j w_j (log sum_i e^(s_ij) - s_jj)
 ///     dL/ds_ij = 1/2 w_i (A_ij - [i = j]) + 1/2 w_j (Abar_ij - [i = j]), A and Abar as above
 ///
 /// @param S        logits (B x B), finite; s_ii is the positive of row i and of column i.
-/// @param options  query_ids, pos_ids, weights.
+/// @param options  query_ids, pos_ids, weights, label_smoothing, decoupled, log_prior.
 /// @return loss in nats, dS (B x B).
 /// @throws as info_nce_logits_loss_grad.
 /// @par Accuracy

@@ -3,6 +3,7 @@
 #define CONTRASTIVE_CONTRASTIVE_HPP
 
 #include "alignment_uniformity.hpp"
+#include "batch_report.hpp"
 #include "clip.hpp"
 #include "hard_negatives.hpp"
 #include "info_nce.hpp"

@@ -26,7 +26,8 @@ namespace contrastive {
 ///     dx   = (dxn - xn (xn . dxn)) / |x| for x in Q, P, N (cosine)
 ///     d_log_scale = sum_ij G_ij s_ij + sum_im G_im t_im   (0 beyond max_scale, see LogScale)
 ///
-/// j as in info_nce_loss. m goes over all rows of N with NegativeScope::shared, over query i's own
+/// j and the further options as in info_nce_loss; extra negatives have no prior, and may be false
+/// ones too. m goes over all rows of N with NegativeScope::shared, over query i's own
 /// with `own`: rows i k .. i k + k - 1 where N has B k rows, or neg_offsets[i] ..
 /// neg_offsets[i + 1] - 1. A negative whose neg_ids equals the row's pos_ids is left out. N may
 /// have no rows.
@@ -35,7 +36,8 @@ namespace contrastive {
 /// @param P        positives (B x d); row i is the positive of query i.
 /// @param N        negatives (M x d).
 /// @param scale    Temperature, or LogScale for a learned one, which adds d_log_scale.
-/// @param options  similarity, query_ids, pos_ids, neg_ids, weights, scope, neg_offsets.
+/// @param options  similarity, query_ids, pos_ids, neg_ids, weights, scope, neg_offsets,
+///     label_smoothing, positive_margin, decoupled, log_prior, false_negative_margin.
 /// @return loss in nats, dQ and dP (B x d), dN (M x d), with a LogScale d_log_scale.
 /// @throws std::invalid_argument as info_nce_loss_grad; if N has another number of columns; neg_ids
 ///     is not M long or comes without pos_ids; with `own` M is no multiple of B, or neg_offsets is
@@ -94,6 +96,40 @@ template <class DQ, class DP, class DN, class Scale>
                                               detail::ScaleArgument(scale), options, false,
                                               workspace.get())
       .loss();
+}
+
+/// Each row's loss: L_i of hard_negative_loss, unweighted, for one product. Their mean is the loss.
+///
+/// @param options  as hard_negative_loss, but no weights.
+/// @return L (B), nats.
+/// @throws as hard_negative_loss_grad; std::invalid_argument if there are weights.
+template <class DQ, class DP, class DN, class Scale>
+void hard_negative_rows(const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DP>& P,
+                        const Eigen::MatrixBase<DN>& N, const Scale& scale,
+                        const SoftmaxOptions& options, RowLosses<DQ>& result,
+                        Workspace& workspace) {
+  detail::require_same_scalar<DQ, DP, DN>();
+  const char* function = "hard_negative_rows";
+  const detail::Bound<DQ> q(Q);
+  const detail::Bound<DP> p(P);
+  const detail::Bound<DN> n(N);
+  detail::refuse_weights(function, options);
+  const detail::RowLoss<typename DQ::Scalar> core(function, q.view(), p.view(), n.view(),
+                                                  detail::ScaleArgument(scale), options, false,
+                                                  workspace);
+  core.write_rows(detail::resized(result, Q.rows(), 1));
+}
+
+/// The same, returned.
+template <class DQ, class DP, class DN, class Scale>
+[[nodiscard]] RowLosses<DQ> hard_negative_rows(const Eigen::MatrixBase<DQ>& Q,
+                                               const Eigen::MatrixBase<DP>& P,
+                                               const Eigen::MatrixBase<DN>& N, const Scale& scale,
+                                               const SoftmaxOptions& options = {},
+                                               OptionalWorkspace workspace = {}) {
+  RowLosses<DQ> result;
+  hard_negative_rows(Q, P, N, scale, options, result, workspace.get());
+  return result;
 }
 
 }  // namespace contrastive

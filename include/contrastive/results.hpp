@@ -14,6 +14,10 @@ template <class X>
 using GradientOf = Eigen::Matrix<typename X::Scalar, Eigen::Dynamic, Eigen::Dynamic,
                                  X::IsRowMajor ? Eigen::RowMajor : Eigen::ColMajor>;
 
+/// Each row's loss, as a column with the scalar of Q.
+template <class Q>
+using RowLosses = Eigen::Matrix<typename Q::Scalar, Eigen::Dynamic, 1>;
+
 namespace detail {
 
 template <class DQ, class DP, class Scale>

@@ -88,6 +88,38 @@ template <class DQ, class DP, class Scale>
       .loss();
 }
 
+/// Each row's loss, unweighted, for one product. Their mean is the loss.
+///
+///     L_i = sum_j softplus(-z_ij (s_ij + bias))
+///
+/// @param options  as siglip_loss, but no weights.
+/// @return L (B), nats.
+/// @throws as siglip_loss_grad; std::invalid_argument if there are weights.
+template <class DQ, class DP, class Scale>
+void siglip_rows(const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<DP>& P, const Scale& scale,
+                 double bias, const SigLipOptions& options, RowLosses<DQ>& result,
+                 Workspace& workspace) {
+  detail::require_same_scalar<DQ, DP>();
+  const char* function = "siglip_rows";
+  const detail::Bound<DQ> q(Q);
+  const detail::Bound<DP> p(P);
+  detail::refuse_weights(function, options);
+  const detail::SigLipLoss<typename DQ::Scalar> core(
+      function, q.view(), p.view(), detail::ScaleArgument(scale), bias, options, false, workspace);
+  core.write_rows(detail::resized(result, Q.rows(), 1));
+}
+
+/// The same, returned.
+template <class DQ, class DP, class Scale>
+[[nodiscard]] RowLosses<DQ> siglip_rows(const Eigen::MatrixBase<DQ>& Q,
+                                        const Eigen::MatrixBase<DP>& P, const Scale& scale,
+                                        double bias, const SigLipOptions& options = {},
+                                        OptionalWorkspace workspace = {}) {
+  RowLosses<DQ> result;
+  siglip_rows(Q, P, scale, bias, options, result, workspace.get());
+  return result;
+}
+
 /// The sigmoid loss of logits from any critic.
 ///
 ///     L        = sum_i w_i sum_j softplus(-z_ij (s_ij + bias))

@@ -112,16 +112,31 @@ void check_all(const Eigen::MatrixBase<Q>& q, const Eigen::MatrixBase<P>& p,
   options.pos_ids = ids;
   options.query_ids = ids;
   options.weights = weights;
+  SoftmaxOptions targets = options;
+  targets.label_smoothing = 0.1;
+  targets.positive_margin = 0.1;
+  targets.decoupled = true;
+  targets.log_prior = weights;
+  targets.false_negative_margin = 0.05;
+  SoftmaxOptions unweighted = targets;
+  unweighted.weights = {};
   SigLipOptions sigmoid;
   sigmoid.pos_ids = ids;
   sigmoid.weights = weights;
   Workspace workspace;
+  RowLosses<Q> rows;
   float value = 0;
   {
     InfoNceGradient<Q, P, Temperature> result;
     check("info_nce_loss_grad", [&] { info_nce_loss_grad(q, p, tau, {}, result, workspace); });
     check("info_nce_loss_grad, options",
           [&] { info_nce_loss_grad(q, p, tau, options, result, workspace); });
+    check("info_nce_loss_grad, targets",
+          [&] { info_nce_loss_grad(q, p, tau, targets, result, workspace); });
+    check("info_nce_rows", [&] { info_nce_rows(q, p, tau, unweighted, rows, workspace); });
+    check("batch_report", [&] {
+      value += static_cast<float>(batch_report(q, p, tau, targets, workspace).log_candidates);
+    });
     check("info_nce_loss", [&] { value += info_nce_loss(q, p, tau, options, workspace); });
   }
   {
@@ -129,6 +144,9 @@ void check_all(const Eigen::MatrixBase<Q>& q, const Eigen::MatrixBase<P>& p,
     check("clip_loss_grad", [&] { clip_loss_grad(q, p, scale, {}, result, workspace); });
     check("clip_loss_grad, options",
           [&] { clip_loss_grad(q, p, scale, options, result, workspace); });
+    check("clip_loss_grad, targets",
+          [&] { clip_loss_grad(q, p, scale, targets, result, workspace); });
+    check("clip_rows", [&] { clip_rows(q, p, scale, unweighted, rows, workspace); });
     check("clip_loss", [&] { value += clip_loss(q, p, scale, options, workspace); });
     Workspace nothing{0};
     check("clip_loss_grad, no budget", [&] { clip_loss_grad(q, p, scale, {}, result, nothing); });
@@ -142,6 +160,15 @@ void check_all(const Eigen::MatrixBase<Q>& q, const Eigen::MatrixBase<P>& p,
     negatives.scope = NegativeScope::own;
     check("hard_negative_loss_grad, own scope",
           [&] { hard_negative_loss_grad(q, p, n, scale, negatives, result, workspace); });
+    targets.neg_ids = unweighted.neg_ids = ids;
+    targets.scope = unweighted.scope = NegativeScope::own;
+    check("hard_negative_loss_grad, targets",
+          [&] { hard_negative_loss_grad(q, p, n, scale, targets, result, workspace); });
+    check("hard_negative_rows",
+          [&] { hard_negative_rows(q, p, n, scale, unweighted, rows, workspace); });
+    check("batch_report, hard negatives", [&] {
+      value += static_cast<float>(batch_report(q, p, n, tau, targets, workspace).log_candidates);
+    });
     check("hard_negative_loss",
           [&] { value += hard_negative_loss(q, p, n, scale, negatives, workspace); });
   }
@@ -149,6 +176,8 @@ void check_all(const Eigen::MatrixBase<Q>& q, const Eigen::MatrixBase<P>& p,
     SigLipGradient<Q, P, LogScale> result;
     check("siglip_loss_grad",
           [&] { siglip_loss_grad(q, p, scale, -10, sigmoid, result, workspace); });
+    sigmoid.weights = {};
+    check("siglip_rows", [&] { siglip_rows(q, p, scale, -10, sigmoid, rows, workspace); });
     check("siglip_loss", [&] { value += siglip_loss(q, p, scale, -10, sigmoid, workspace); });
   }
   {

@@ -50,6 +50,29 @@ Real evaluate_value(const Problem& problem, Layout layout = Layout::column_major
 template <class T>
 Real evaluate_value(const Problem& problem, Layout layout, contrastive::Workspace& workspace);
 
+/// rows(..., options), each row's loss in one column, and rows(..., options, result, workspace)
+/// into a result of another size that is full of NaN.
+template <class T>
+Matrix evaluate_rows(const Problem& problem, Layout layout = Layout::column_major);
+template <class T>
+Matrix evaluate_rows_into(const Problem& problem, Layout layout, contrastive::Workspace& workspace);
+
+/// batch_report(...), whose header most test files do not need.
+struct Report {
+  Real loss = 0;
+  Real log_candidates = 0;
+  Real top1_rows = 0;
+  Real top1_columns = 0;
+  Real mean_positive = 0;
+  Real mean_negative = 0;
+  Real masked = 0;
+  std::optional<Real> mutual_information = {};
+};
+
+/// batch_report(..., options) of InfoNCE and of hard negatives.
+template <class T>
+Report evaluate_report(const Problem& problem, Layout layout = Layout::column_major);
+
 /// What a call threw: "invalid_argument", "overflow_error", another name, or nothing.
 struct Refusal {
   std::string kind = {};
@@ -65,6 +88,14 @@ struct Refusals {
 
 template <class T>
 Refusals refusals(const Problem& problem, Layout layout = Layout::column_major);
+
+/// Of rows(...) in `value`, and of rows(..., result, workspace) in `into`.
+template <class T>
+Refusals row_refusals(const Problem& problem);
+
+/// Of batch_report(...).
+template <class T>
+Refusal report_refusal(const Problem& problem);
 
 }  // namespace contrastive_tests
 

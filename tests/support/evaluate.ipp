@@ -64,6 +64,13 @@ auto with_scale(const Problem& p, const Function& function) {
     return contrastive::NAME##_grad(arguments...); \
   }
 
+#define CONTRASTIVE_TESTS_ROWS(NAME)           \
+  static constexpr bool has_rows = true;       \
+  template <class... Arguments>                \
+  static auto rows(Arguments&&... arguments) { \
+    return contrastive::NAME(arguments...);    \
+  }
+
 struct PairLoss {
   static constexpr std::size_t inputs = 2;
   template <class Result>
@@ -78,14 +85,17 @@ struct PairLoss {
 
 struct InfoNce : PairLoss {
   CONTRASTIVE_TESTS_CALLS(info_nce_loss)
+  CONTRASTIVE_TESTS_ROWS(info_nce_rows)
 };
 
 struct Clip : PairLoss {
   CONTRASTIVE_TESTS_CALLS(clip_loss)
+  CONTRASTIVE_TESTS_ROWS(clip_rows)
 };
 
 struct SigLip : PairLoss {
   CONTRASTIVE_TESTS_CALLS(siglip_loss)
+  CONTRASTIVE_TESTS_ROWS(siglip_rows)
   template <class Function>
   static auto with_arguments(const Problem& p, const Function& function) {
     return with_scale(p, [&](auto scale) { return function(scale, p.bias, siglip_options(p)); });
@@ -94,6 +104,7 @@ struct SigLip : PairLoss {
 
 struct HardNegative : PairLoss {
   CONTRASTIVE_TESTS_CALLS(hard_negative_loss)
+  CONTRASTIVE_TESTS_ROWS(hard_negative_rows)
   static constexpr std::size_t inputs = 3;
   template <class Result>
   static auto gradients(Result& r) {
@@ -177,6 +188,12 @@ struct Uniformity {
 };
 
 #undef CONTRASTIVE_TESTS_CALLS
+#undef CONTRASTIVE_TESTS_ROWS
+
+template <class L, class = void>
+constexpr bool loss_has_rows = false;
+template <class L>
+constexpr bool loss_has_rows<L, std::enable_if_t<L::has_rows>> = true;
 
 /// function(L{}), L the struct above that belongs to the loss; one that takes as many matrices.
 template <std::size_t inputs, class Function>
@@ -381,6 +398,34 @@ auto calling(const Problem& p, const Function& function) {
   };
 }
 
+/// function(rows): rows makes the library's call as value and grad do above.
+template <class Result, class Function>
+auto calling_rows(const Problem& p, const Function& function) {
+  return [&p, &function](const auto&... views) {
+    return with_loss<sizeof...(views)>(p.loss, [&](auto loss) -> Result {
+      using L = decltype(loss);
+      if constexpr (loss_has_rows<L>)
+        return L::with_arguments(p, [&](const auto&... arguments) {
+          return function([&](auto&... rest) { return L::rows(views..., arguments..., rest...); });
+        });
+      else
+        throw std::logic_error("a loss without rows");
+    });
+  };
+}
+
+/// The report of InfoNCE or of hard negatives.
+inline auto calling_report(const Problem& p) {
+  return [&p](const auto&... views) -> contrastive::BatchReport {
+    if constexpr (sizeof...(views) > 1)
+      return with_scale(p, [&](auto scale) {
+        return contrastive::batch_report(views..., scale, softmax_options(p));
+      });
+    else
+      throw std::logic_error("a loss without a report");
+  };
+}
+
 // ---- results ----
 
 template <class R, class = void>
@@ -507,13 +552,70 @@ Refusals refusals(const Problem& problem, Layout layout) {
   return evaluation::with_main_layout<T>(problem, layout, evaluation::calling(problem, call));
 }
 
+template <class T>
+Matrix evaluate_rows(const Problem& problem, Layout layout) {
+  const auto call = [](const auto& rows) {
+    static_assert(std::is_same_v<decltype(rows()), Eigen::Matrix<T, Eigen::Dynamic, 1>>);
+    return Matrix(rows().template cast<Real>());
+  };
+  return evaluation::with_main_layout<T>(problem, layout,
+                                         evaluation::calling_rows<Matrix>(problem, call));
+}
+
+template <class T>
+Matrix evaluate_rows_into(const Problem& problem, Layout layout,
+                          contrastive::Workspace& workspace) {
+  const auto call = [&](const auto& rows) {
+    Eigen::Matrix<T, Eigen::Dynamic, 1> result;
+    result.setConstant(3, evaluation::hole<T>);
+    rows(result, workspace);
+    return Matrix(result.template cast<Real>());
+  };
+  return evaluation::with_main_layout<T>(problem, layout,
+                                         evaluation::calling_rows<Matrix>(problem, call));
+}
+
+template <class T>
+Refusals row_refusals(const Problem& problem) {
+  const auto call = [](const auto& rows) {
+    contrastive::Workspace workspace;
+    Eigen::Matrix<T, Eigen::Dynamic, 1> result;
+    result.setConstant(3, T(7));
+    Refusals refusals;
+    refusals.value = evaluation::refusal_of([&] { (void)rows(); });
+    refusals.into = evaluation::refusal_of([&] { rows(result, workspace); });
+    refusals.result_is_untouched = result.size() == 3 && (result.array() == T(7)).all();
+    return refusals;
+  };
+  return evaluation::with_main_layout<T>(problem, Layout::column_major,
+                                         evaluation::calling_rows<Refusals>(problem, call));
+}
+
+template <class T>
+Report evaluate_report(const Problem& problem, Layout layout) {
+  const contrastive::BatchReport r =
+      evaluation::with_main_layout<T>(problem, layout, evaluation::calling_report(problem));
+  return {r.loss,          r.log_candidates, r.top1_rows, r.top1_columns,
+          r.mean_positive, r.mean_negative,  r.masked,    r.mutual_information};
+}
+
+template <class T>
+Refusal report_refusal(const Problem& problem) {
+  return evaluation::refusal_of([&] { (void)evaluate_report<T>(problem); });
+}
+
 /// The functions above for one scalar type.
-#define CONTRASTIVE_TESTS_INSTANTIATE(T)                                             \
-  template Answer evaluate<T>(const Problem&, Layout);                               \
-  template Answer evaluate<T>(const Problem&, Layout, contrastive::Workspace&);      \
-  template Answer evaluate_into<T>(const Problem&, Layout, contrastive::Workspace&); \
-  template Real evaluate_value<T>(const Problem&, Layout);                           \
-  template Real evaluate_value<T>(const Problem&, Layout, contrastive::Workspace&);  \
-  template Refusals refusals<T>(const Problem&, Layout);
+#define CONTRASTIVE_TESTS_INSTANTIATE(T)                                                  \
+  template Answer evaluate<T>(const Problem&, Layout);                                    \
+  template Answer evaluate<T>(const Problem&, Layout, contrastive::Workspace&);           \
+  template Answer evaluate_into<T>(const Problem&, Layout, contrastive::Workspace&);      \
+  template Real evaluate_value<T>(const Problem&, Layout);                                \
+  template Real evaluate_value<T>(const Problem&, Layout, contrastive::Workspace&);       \
+  template Refusals refusals<T>(const Problem&, Layout);                                  \
+  template Matrix evaluate_rows<T>(const Problem&, Layout);                               \
+  template Matrix evaluate_rows_into<T>(const Problem&, Layout, contrastive::Workspace&); \
+  template Refusals row_refusals<T>(const Problem&);                                      \
+  template Report evaluate_report<T>(const Problem&, Layout);                             \
+  template Refusal report_refusal<T>(const Problem&);
 
 }  // namespace contrastive_tests

@@ -319,6 +319,7 @@ inline Answer embedding_answer(const Problem& problem) {
   if (problem.inputs.size() > 2)
     answer.gradients.push_back(
         to_matrix(through_normalisation(problem, n, Rows(middle, dv.end())), d));
+  answer.rows = to_matrix(transposed({rule.rows}), 1);
   if (problem.learned) answer.d_log_scale = is_beyond_limit(problem) ? 0 : d_log_scale;
   if (has_bias(problem.loss)) set_d_bias(rule.gradient, answer);
   return answer;

@@ -70,6 +70,8 @@ struct Answer {
   std::vector<Matrix> gradients = {};
   std::optional<Real> d_log_scale = {};
   std::optional<Real> d_bias = {};
+  /// Each row's loss, unweighted, in one column. From the oracle of a loss with rows.
+  Matrix rows = {};
   /// The sizes of the terms of the value, d_log_scale and d_bias where they may cancel. From the
   /// oracle; 0 elsewhere.
   Real value_size = 0;
@@ -135,6 +137,11 @@ inline bool has_bias(Loss loss) {
 inline bool takes_logits(Loss loss) {
   return loss == Loss::info_nce_logits || loss == Loss::clip_logits || loss == Loss::siglip_logits
          || loss == Loss::mutual_information;
+}
+
+/// The losses with a function that gives each row's.
+inline bool has_rows(Loss loss) {
+  return has_scale(loss);
 }
 
 inline bool has_similarity(Loss loss) {

@@ -29,7 +29,7 @@ class OwnNegatives {
 
   [[nodiscard]] bool empty() const { return negatives_.rows() == 0; }
 
-  /// `queries` are packed already, Xn among it, and Yn where false negatives are looked for.
+  /// `queries` are packed already, Xn and Yn among it.
   void pack(const EmbeddingLogits<T>& queries, bool gradient, Scratch& scratch) {
     queries_ = &queries;
     negatives_.pack(W(1), true, gradient, scratch);
@@ -57,18 +57,22 @@ class OwnNegatives {
 
   /// s_im = scale qn_i . nn_m
   [[nodiscard]] W logit(Index i, Index m) const { return logit(i, negatives_, m); }
+  /// The positive's logit, scale qn_i . yn_i, by the same sum: equal rows have equal logits.
+  [[nodiscard]] W positive(Index i) const { return logit(i, queries_->y(), i); }
+  /// Whether ids rule row m of N out for query i.
+  [[nodiscard]] bool is_excluded(Index i, Index m) const {
+    return !neg_ids_.empty() && neg_ids_[m] == pos_ids_[i];
+  }
 
   /// Keeps e^(s_im - reference) of query i's negatives, -1 of what is none, and returns the sums.
   LineSums<W> exponentials(Index i, const Targets<T>& targets) const {
-    // The positive's logit is computed as the negatives' are: equal rows have equal logits.
     const bool finds = targets.finds_false_negatives();
-    const W limit = finds ? targets.limit(logit(i, queries_->y(), i)) : W(0);
+    const W limit = finds ? targets.limit(positive(i)) : W(0);
     LineSums<W> sums;
     ExpSum<W>& part = sums.exponentials;
     for (Index m = begin(i); m < end(i); ++m) {
       const W s = logit(i, m);
-      const bool excluded =
-          (!neg_ids_.empty() && neg_ids_[m] == pos_ids_[i]) || (finds && s > limit);
+      const bool excluded = is_excluded(i, m) || (finds && s > limit);
       logits_[m] = excluded ? minus_infinity<T> : T(s);
       part.reference = (std::max)(part.reference, W(logits_[m]));
       if (excluded || !targets.smooths()) continue;

@@ -46,11 +46,15 @@ class RowLoss : public PairLoss<T> {
     if (!own_.empty()) own_.unpack(dn);
   }
 
- private:
+ protected:
   using PairLoss<T>::logits_;
   using PairLoss<T>::scale_;
   using PairLoss<T>::scratch_;
 
+  OwnNegatives<T> own_{};
+  Targets<T> targets_{};
+
+ private:
   void run(const char* function, const View<const T>& q, const View<const T>& p,
            const View<const T>& n, const SoftmaxOptions& options, bool gradient) {
     this->losses_ = scratch_.template take<W>(q.rows);
@@ -59,7 +63,7 @@ class RowLoss : public PairLoss<T> {
         EmbeddingLogits<T>(q, p, shared ? n : View<const T>{}, options.similarity, scale_.value);
     if (!shared && n.rows > 0) own_ = OwnNegatives<T>(n, q.rows, options);
     const bool has_own = !own_.empty();
-    logits_.pack(gradient, scratch_, has_own && options.false_negative_margin.has_value());
+    logits_.pack(gradient, scratch_, has_own);
     if (has_own) own_.pack(logits_, gradient, scratch_);
     if (!logits_.is_ordinary() || !(own_.empty() || own_.is_ordinary())) {
       check_embeddings(function, "Q", q, options.similarity);
@@ -67,16 +71,14 @@ class RowLoss : public PairLoss<T> {
       check_embeddings(function, "N", n, options.similarity);
     }
 
-    const Targets<T> targets = this->make_targets(options);
-    const W limit = target_limit<T>(options, q.rows + n.rows) - targets.largest_shift();
+    targets_ = this->make_targets(options);
+    const W limit = target_limit<T>(options, q.rows + n.rows) - targets_.largest_shift();
     this->check_limit(function, limit);
     if (has_own) own_.check(function, limit);
-    this->finish(targets, row_rule(logits_, has_own ? &own_ : nullptr, targets, gradient,
-                                   scratch_.template take<T>(logits_.plan().strip_size()),
-                                   this->losses_, scratch_));
+    this->finish(targets_, row_rule(logits_, has_own ? &own_ : nullptr, targets_, gradient,
+                                    scratch_.template take<T>(logits_.plan().strip_size()),
+                                    this->losses_, scratch_));
   }
-
-  OwnNegatives<T> own_{};
 };
 
 }  // namespace contrastive::detail

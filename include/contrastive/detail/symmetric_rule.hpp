@@ -324,13 +324,12 @@ class SymmetricRule {
         T* s = strip.at(r, c * chunk);
         const auto& row = row_of(i, s);
         const auto& column = columns_of(s);
-        Lanes<T> shares;
+        Lanes<T> g = T(rows_.factor[i]) * exp_or_zero(row - T(rows_.reference[i]))
+                     + column_factor * exp_or_zero(column - column_reference);
         if (smooth_)
-          shares = T(rows_.share[i]) * is_candidate(row) + column_share * is_candidate(column);
-        ChunkRow<T> g(s);
-        g = T(rows_.factor[i]) * exp_or_zero(row - T(rows_.reference[i]))
-            + column_factor * exp_or_zero(column - column_reference);
-        if (smooth_) g -= shares;
+          g -= T(rows_.share[i]) * is_candidate(row) + column_share * is_candidate(column);
+        ChunkRow<T> result(s);
+        result = g;
       }
     });
   }
