@@ -8,6 +8,7 @@
 #include "hard_negatives.hpp"
 #include "info_nce.hpp"
 #include "mutual_information.hpp"
+#include "nt_xent.hpp"
 #include "options.hpp"
 #include "results.hpp"
 #include "siglip.hpp"

@@ -103,6 +103,34 @@ struct AlignmentGradient {
   DB dZb{};
 };
 
+template <class DA, class DB, class Scale>
+struct NtXentGradient {
+  typename DA::Scalar loss{};
+  DA dZa{};
+  DB dZb{};
+};
+
+template <class DA, class DB>
+struct NtXentGradient<DA, DB, LogScale> {
+  typename DA::Scalar loss{};
+  DA dZa{};
+  DB dZb{};
+  typename DA::Scalar d_log_scale{};
+};
+
+template <class DZ, class Scale>
+struct SupConGradient {
+  typename DZ::Scalar loss{};
+  DZ dZ{};
+};
+
+template <class DZ>
+struct SupConGradient<DZ, LogScale> {
+  typename DZ::Scalar loss{};
+  DZ dZ{};
+  typename DZ::Scalar d_log_scale{};
+};
+
 template <class DZ>
 struct UniformityGradient {
   typename DZ::Scalar loss{};
@@ -130,6 +158,14 @@ using HardNegativeGradient =
 /// loss, dQ, dP, with a LogScale d_log_scale, d_bias
 template <class Q, class P, class Scale>
 using SigLipGradient = detail::SigLipGradient<GradientOf<Q>, GradientOf<P>, Scale>;
+
+/// loss, dZa, dZb, and with a LogScale d_log_scale
+template <class Za, class Zb, class Scale>
+using NtXentGradient = detail::NtXentGradient<GradientOf<Za>, GradientOf<Zb>, Scale>;
+
+/// loss, dZ, and with a LogScale d_log_scale
+template <class Z, class Scale>
+using SupConGradient = detail::SupConGradient<GradientOf<Z>, Scale>;
 
 /// loss, dS
 template <class S>

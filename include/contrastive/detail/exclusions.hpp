@@ -64,25 +64,33 @@ class IdGroups {
 };
 
 /// The candidates that are none for a row, among the columns [P; shared rows of N].
+///
+/// With two views of each item, row i and row i + B are each other's positives, both are of item i,
+/// and rows are candidates of each other, themselves apart: ids rule out both views of an item.
 class Exclusions {
  public:
   Exclusions() = default;
 
   Exclusions(const List<std::int64_t>& query_ids, const List<std::int64_t>& pos_ids,
-             const List<std::int64_t>& neg_ids, Index batch, Scratch& scratch)
-      : batch_(batch) {
+             const List<std::int64_t>& neg_ids, Index batch, Scratch& scratch, Index views = 1)
+      : batch_(batch), views_(views) {
     if (!query_ids.empty()) same_query_ = IdGroups(query_ids, query_ids, scratch);
     if (!pos_ids.empty()) same_item_ = IdGroups(pos_ids, pos_ids, scratch);
     if (!neg_ids.empty()) known_positive_ = IdGroups(pos_ids, neg_ids, scratch);
   }
 
-  /// Calls f(j) for every excluded column begin <= j < end of row i, and for column i itself: the
-  /// positive is no negative. A column may come more than once.
+  /// Calls f(j) for every excluded column begin <= j < end of row i, and for those of its own item:
+  /// the positive is no negative. A column may come more than once.
   template <class F>
   void for_each(Index i, Index begin, Index end, const F& f) const {
-    if (begin <= i && i < end) f(i);
-    same_query_.for_each(i, begin, (std::min)(end, batch_), f);
-    same_item_.for_each(i, begin, (std::min)(end, batch_), f);
+    for (Index first = 0; first < views_ * batch_; first += batch_) {
+      const Index item = i < batch_ ? i : i - batch_;
+      const auto view = [&](Index j) { f(first + j); };
+      const Index from = begin - first, to = (std::min)(end - first, batch_);
+      if (from <= item && item < to) view(item);
+      same_query_.for_each(item, from, to, view);
+      same_item_.for_each(item, from, to, view);
+    }
     known_positive_.for_each(i, begin - batch_, end - batch_, [&](Index m) { f(batch_ + m); });
   }
 
@@ -91,6 +99,7 @@ class Exclusions {
   IdGroups same_item_{};
   IdGroups known_positive_{};
   Index batch_ = 0;
+  Index views_ = 1;
 };
 
 }  // namespace contrastive::detail

@@ -32,6 +32,16 @@ class EmbeddingLogits {
         y_(Side<T>::Role::right, y, more, similarity),
         scale_(W(scale)) {}
 
+  /// S = scale Zn Zn^T, which is symmetric: rows and columns are those of z and of `more` below.
+  static EmbeddingLogits of_itself(const View<const T>& z, const View<const T>& more,
+                                   Similarity similarity, long double scale) {
+    EmbeddingLogits logits;
+    logits.plan_ = StripPlan<T>::of_symmetric(z.rows + more.rows);
+    logits.x_ = logits.y_ = Side<T>(Side<T>::Role::right, z, more, similarity);
+    logits.scale_ = W(scale);
+    return logits;
+  }
+
   [[nodiscard]] const StripPlan<T>& plan() const { return plan_; }
   [[nodiscard]] Index depth() const { return x_.dim(); }
   [[nodiscard]] W scale() const { return scale_; }
@@ -43,8 +53,11 @@ class EmbeddingLogits {
   /// Contents are not checked: where a row is not ordinary, that is left to the caller.
   /// `natural_y` asks for Yn beside the operands of S, though there be no gradient.
   void pack(bool gradient, Scratch& scratch, bool natural_y = false) {
-    x_.pack(W(1), true, gradient, scratch);
-    y_.pack(scale_, natural_y, gradient, scratch);
+    y_.pack(scale_, natural_y || plan_.symmetric, gradient, scratch);
+    if (plan_.symmetric)
+      x_ = y_.as_left();
+    else
+      x_.pack(W(1), true, gradient, scratch);
     // The scale is the right side's. Where an operand alone would leave the range of T (dot
     // products of huge or tiny rows), a power of two moves from one to the other.
     const W left = x_.largest_norm(), right = scale_ * y_.largest_norm();
@@ -54,6 +67,13 @@ class EmbeddingLogits {
     const int shift = (std::ilogb(left) - std::ilogb(right)) / 2;
     x_.pack_again(std::ldexp(W(1), -shift), scratch);
     y_.pack_again(std::ldexp(scale_, shift), scratch);
+  }
+
+  /// Shares the scale out to both sides, so that s_ij and s_ji have the same bits where S is
+  /// symmetric. After pack().
+  void share_scale(Scratch& scratch) {
+    x_.pack_again(std::sqrt(scale_), scratch);
+    y_.pack_again(std::sqrt(scale_), scratch);
   }
 
   /// Whether no row is zero, tiny, huge or not finite. After pack().
@@ -73,20 +93,24 @@ class EmbeddingLogits {
     }
   }
 
-  /// The logits s_ii of all rows, by the same sums as in fill(): equal rows have equal bits.
-  void diagonal(T* s) const {
+  /// The logits s_ij with j = i + shift of all rows that have one, by the same sums as in fill():
+  /// equal rows have equal bits.
+  void diagonal(T* s, Index shift = 0) const {
     using K = Kernel<T>;
-    const double work = double(plan_.rows) * double(K::height + K::width) * double(depth());
-    parallel_for((plan_.rows + K::height - 1) / K::height, work, [&](Index group) {
-      const Index first = group * K::height, last = (std::min)(first + K::height, plan_.rows);
+    const Index rows = (std::min)(plan_.rows, plan_.cols - shift);
+    const double work = double(rows) * double(K::height + K::width) * double(depth());
+    parallel_for((rows + K::height - 1) / K::height, work, [&](Index group) {
+      const Index first = group * K::height, last = (std::min)(first + K::height, rows);
       alignas(64) T block[std::size_t(K::height * K::width)];
-      for (Index j = first / K::width * K::width; j < last; j += K::width) {
+      const Index begin = (first + shift) / K::width * K::width;
+      for (Index j = begin; j < last + shift; j += K::width) {
         for (Index k = 0; k < depth(); k += depth_block)
           K::template product<K::width, 1, K::width>((std::min)(depth_block, depth() - k),
                                                      x_.left(first, k), x_.panel_size(),
                                                      y_.right(j, k), block, K::width, k > 0);
-        for (Index i = (std::max)(first, j); i < (std::min)(last, j + K::width); ++i)
-          s[i] = block[(i - first) * K::width + i - j];
+        const Index from = (std::max)(first, j - shift);
+        const Index to = (std::min)(last, j - shift + K::width);
+        for (Index i = from; i < to; ++i) s[i] = block[(i - first) * K::width + i + shift - j];
       }
     });
   }
@@ -102,25 +126,32 @@ class EmbeddingLogits {
                                             K::width, strip.first > 0);
   }
 
-  /// dXn = G Yn for the rows begin .. end - 1 of a strip; begin is a multiple of the height.
+  /// dXn = G Yn for the rows begin .. end - 1 of a strip; begin is a multiple of the height. Where
+  /// S is symmetric dXn is dYn, and what earlier strips added to these rows stays.
   void set_left(const Strip<T>& strip, Index begin, Index end) const {
     using K = Kernel<T>;
     constexpr Index kColumns = round_up(depth_block, K::chunk);
-    for (Index j = 0; j < plan_.cols; j += kColumns)
+    const bool add = plan_.symmetric && strip.origin > 0;
+    for (Index j = strip.origin; j < plan_.cols; j += kColumns)
       for (Index panel = 0; panel < y_.panels(); ++panel)
         for (Index r = begin; r < end; r += K::height)
           K::template product<K::chunk, 1, K::chunk>(
               (std::min)(kColumns, plan_.cols - j), strip.at(r, j), strip.chunk_size(),
-              y_.natural(panel, j), x_.gradient(panel, strip.first + r), K::width, j > 0);
+              y_.natural(panel, j), x_.gradient(panel, strip.first + r), K::width,
+              add || j > strip.origin);
   }
 
+  /// Where S is symmetric, `dx` is that of z, `dy` that of `more`.
   void unpack(const View<T>& dx, const View<T>& dy, const View<T>& dmore) const {
+    if (plan_.symmetric) return y_.unpack(scale_, dx, dy);
     x_.unpack(scale_, dx, {});
     y_.unpack(scale_, dy, dmore);
   }
 
-  /// sum_ij G_ij s_ij
-  [[nodiscard]] W d_log_scale() const { return scale_ * x_.dot_with_gradient(); }
+  /// sum_ij G_ij s_ij. Where S is symmetric the strips hold G + G^T.
+  [[nodiscard]] W d_log_scale() const {
+    return (plan_.symmetric ? scale_ / 2 : scale_) * x_.dot_with_gradient();
+  }
 
  private:
   static constexpr Index depth_block = 256;  // what stays in the first-level cache
@@ -177,10 +208,11 @@ void check_logits(const char* function, const EmbeddingLogits<T>& logits, Wide<T
   const StripPlan<T>& plan = logits.plan();
   for (Index index = 0; index < plan.strips(); ++index) {
     const Strip<T> strip = plan.strip(index, strip_data);
-    parallel_for(plan.chunks(), plan.strip_work(logits.depth()),
-                 [&](Index c) { logits.fill(strip, c); });
+    const Index first = plan.first_chunk(index);
+    parallel_for(plan.chunks() - first, plan.strip_work(logits.depth()),
+                 [&](Index c) { logits.fill(strip, first + c); });
     for (Index r = 0; r < strip.rows; ++r)
-      for (Index j = 0; j < plan.cols; ++j)
+      for (Index j = strip.origin; j < plan.cols; ++j)
         if (!(std::fabs(Wide<T>(*strip.at(r, j))) <= limit))
           refuse_overflow(function, "the logit of row " + number(strip.first + r) + " and column "
                                         + number(j) + " overflows the scalar type");

@@ -56,12 +56,14 @@ class PairLoss {
   }
 
   /// What the options of a softmax loss come to; after the logits are packed.
-  Targets<T> make_targets(const SoftmaxOptions& options) {
+  Targets<T> make_targets(const SoftmaxOptions& options, Index views = 1) {
     const StripPlan<T>& plan = logits_.plan();
-    Targets<T> targets(options, logits_.scale(), plan.rows, plan.cols, scratch_);
+    const Index batch = plan.rows / views;
+    Targets<T> targets(options, logits_.scale(), batch, plan.cols, scratch_, views);
     if (targets.finds_false_negatives()) {
-      T* positives = scratch_.template take<T>(plan.rows);
-      logits_.diagonal(positives);
+      if (views > 1) logits_.share_scale(scratch_);
+      T* positives = scratch_.template take<T>(batch);
+      logits_.diagonal(positives, views > 1 ? batch : 0);
       targets.take_positives(positives);
     }
     return targets;

@@ -48,6 +48,14 @@ class Side {
         padded_n_(round_up(n_, chunk)),
         padded_d_(round_up(d_, width)) {}
 
+  /// The same rows as the left side of S: what is packed is shared, the right operand apart.
+  [[nodiscard]] Side as_left() const {
+    Side left = *this;
+    left.role_ = Role::left;
+    left.operand_ = nullptr;
+    return left;
+  }
+
   [[nodiscard]] Index rows() const { return n_; }
   [[nodiscard]] Index dim() const { return d_; }
   /// Packs the rows: as operands of S, that of the right side multiplied by `factor`, and as

@@ -20,11 +20,12 @@ struct Strip {
   Index first = 0;
   Index rows = 0;
   Index capacity = 0;  ///< rows that there is room for, a multiple of the kernel's height
+  Index origin = 0;    ///< first column that is held, the first of a chunk
 
   /// From one chunk to the next.
   [[nodiscard]] Index chunk_size() const { return chunk * capacity; }
   [[nodiscard]] T* at(Index row, Index column) const {
-    return data + column / chunk * chunk_size() + row * chunk + column % chunk;
+    return data + (column - origin) / chunk * chunk_size() + row * chunk + column % chunk;
   }
 };
 
@@ -33,6 +34,10 @@ template <class T>
 using ChunkRow = Eigen::Map<Eigen::Array<T, Kernel<T>::chunk, 1>, Eigen::AlignedMax>;
 
 /// Which strips and chunks a matrix of rows x cols logits is cut into.
+///
+/// Of a symmetric matrix each strip has only the chunks from its own rows on: the first of them, as
+/// wide as the strip, hold both an entry and its mirror, the ones beyond stand for their mirrors
+/// too. There a strip is a number of whole chunks high, or a fraction of one.
 template <class T>
 struct StripPlan {
   static constexpr Index chunk = Kernel<T>::chunk;
@@ -41,24 +46,48 @@ struct StripPlan {
   Index rows = 0;
   Index cols = 0;
   Index strip_rows = 0;  ///< what is high enough to reuse operands, but at most 32 MiB
+  bool symmetric = false;
 
   StripPlan() = default;
   StripPlan(Index row_count, Index col_count) : rows(row_count), cols(col_count) {
     constexpr Index height = Kernel<T>::height;
-    const Index fitting = strip_limit / (round_up(cols, chunk) * Index(sizeof(T)));
-    const Index most = (std::min)((std::max)(fitting / height * height, height), Index{240});
+    const Index most = (std::min)((std::max)(fitting_rows() / height * height, height), Index{240});
     const Index count = (rows + most - 1) / most;
     strip_rows = round_up((rows + count - 1) / count, height);
   }
 
+  static StripPlan of_symmetric(Index n) {
+    StripPlan plan;
+    plan.rows = plan.cols = n;
+    plan.symmetric = true;
+    const Index fitting = plan.fitting_rows();
+    plan.strip_rows = (std::min)((std::max)(fitting, Index{1}), Index{240}) / chunk * chunk;
+    if (plan.strip_rows == 0)
+      for (plan.strip_rows = Kernel<T>::height;
+           plan.strip_rows * 2 <= fitting && chunk % (plan.strip_rows * 2) == 0;)
+        plan.strip_rows *= 2;
+    plan.strip_rows = (std::min)(plan.strip_rows, round_up(n, chunk));
+    return plan;
+  }
+
   [[nodiscard]] Index strips() const { return (rows + strip_rows - 1) / strip_rows; }
   [[nodiscard]] Index chunks() const { return (cols + chunk - 1) / chunk; }
-  /// Entries of one strip in memory.
-  [[nodiscard]] Index strip_size() const { return strip_rows * round_up(cols, chunk); }
+  /// The first chunk of a strip, and the first that lies beyond the strip's own rows.
+  [[nodiscard]] Index first_chunk(Index strip) const {
+    return symmetric ? strip * strip_rows / chunk : 0;
+  }
+  [[nodiscard]] Index first_beyond(Index strip) const {
+    return symmetric ? (std::min)(((strip + 1) * strip_rows + chunk - 1) / chunk, chunks()) : 0;
+  }
+  /// Entries of a strip in memory; no other is larger than the first.
+  [[nodiscard]] Index strip_size(Index strip = 0) const {
+    return strip_rows * chunk * (chunks() - first_chunk(strip));
+  }
 
   [[nodiscard]] Strip<T> strip(Index index, T* data) const {
     const Index first = index * strip_rows;
-    return {data, first, (std::min)(strip_rows, rows - first), strip_rows};
+    return {data, first, (std::min)(strip_rows, rows - first), strip_rows,
+            first_chunk(index) * chunk};
   }
   /// One past the last column of a chunk.
   [[nodiscard]] Index chunk_end(Index c) const { return (std::min)((c + 1) * chunk, cols); }
@@ -66,6 +95,11 @@ struct StripPlan {
   /// Multiplications of a product over one strip, to decide about threads.
   [[nodiscard]] double strip_work(Index depth) const {
     return double(strip_rows) * double(cols) * double(depth);
+  }
+
+ private:
+  [[nodiscard]] Index fitting_rows() const {
+    return strip_limit / (round_up(cols, chunk) * Index(sizeof(T)));
   }
 };
 

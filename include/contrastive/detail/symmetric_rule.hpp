@@ -1,4 +1,5 @@
-// The rule of CLIP's loss: a softmax over the rows and one over the columns of the same logits.
+// The rule of the losses that are a softmax over the rows and one over the columns of the same
+// logits: CLIP's, and NT-Xent's, whose S is symmetric.
 //
 //     L      = 1/2 sum_i w_i (L_i + Lbar_i)         of row i and of column i: see targets.hpp
 //     G_ij   = 1/2 w_i (A_ij - share_i) + 1/2 w_j (Abar_ij - sharebar_j)          j not i
@@ -6,6 +7,13 @@
 //
 // Plainly L_i = log sum_j e^(s_ij) - s_ii, the shares are 0, and miss_i is the sum of the other
 // A_ij.
+//
+// NT-Xent has S = scale Zn Zn^T, row i's positive in column p(i), and
+//
+//     L      = sum_i w_i L_i
+//     H      = G + G^T,  H_ij = w_i (A_ij - share_i) + w_j (A_ji - share_j),  H_i,p(i) = -w_i
+//     miss_i
+//              - w_p miss_p,  dZn = scale H Zn
 #ifndef CONTRASTIVE_DETAIL_SYMMETRIC_RULE_HPP
 #define CONTRASTIVE_DETAIL_SYMMETRIC_RULE_HPP
 
@@ -18,10 +26,11 @@
 
 namespace contrastive::detail {
 
-/// Row and column softmaxes of square logits. The columns' sums are complete only when every strip
-/// has been seen, so there is a sweep that sums and one that differentiates. What the first sweep
-/// computed is kept for the second if it fits the workspace's budget, else computed again: the same
-/// bits either way.
+/// Row and column softmaxes of square logits. Where S is symmetric they are the same lines, of
+/// which a block beyond the diagonal is part as rows and, as its own mirror, as columns. The
+/// columns' sums are complete only when every strip has been seen, so there is a sweep that sums
+/// and one that differentiates. What the first sweep computed is kept for the second if it fits the
+/// workspace's budget, else computed again: the same bits either way.
 ///
 /// One exponential serves row and column: E = e^(s - reference) with one reference for a block,
 /// that is the rows of a strip by the columns of a chunk. That is exact enough where no row and no
@@ -42,31 +51,35 @@ class SymmetricRule {
         common_reference_(common_reference<T>(logits.bound() + targets.largest_prior())),
         work_(plan_.strip_work(logits.depth())),
         keep_(gradient && fits(plan_, scratch.budget())),
-        data_(scratch.take<T>(plan_.strip_size() * (keep_ ? plan_.strips() : 1))),
+        data_(scratch.take<T>(keep_ ? size_of_all(plan_) : plan_.strip_size())),
         block_references_(scratch.take<T>(plan_.chunks() * (keep_ ? plan_.strips() : 1))),
         positives_(scratch.take<T>(plan_.rows)),
-        rows_(scratch, plan_.strips() * plan_.strip_rows),
-        columns_(scratch, plan_.chunks() * plan_.chunk),
+        rows_(scratch, round_up(plan_.strips() * plan_.strip_rows, chunk)),
+        columns_(plan_.symmetric ? rows_ : Lines(scratch, plan_.chunks() * chunk)),
         sums_(scratch.take<LineSums<T>>(plan_.chunks() * plan_.strip_rows)) {}
 
-  /// The loss, and the mean of row i's and column i's, unweighted, in losses[i].
+  /// The loss, and in losses[i] the mean of row i's and column i's, unweighted; where S is
+  /// symmetric that of row i.
   SoftmaxSums<W> loss(W* losses) {
-    for (Index j = 0; j < plan_.rows; ++j) columns_.sums[j] = {};
+    for (Index i = 0; i < plan_.rows; ++i) rows_.sums[i] = columns_.sums[i] = {};
+    T* data = data_;
     for (Index index = 0; index < plan_.strips(); ++index) {
-      const Strip<T> strip = this->strip(index);
-      parallel_for(plan_.chunks(), work_, [&](Index c) {
+      const Strip<T> strip = plan_.strip(index, data);
+      if (keep_) data += plan_.strip_size(index);
+      const Index first = plan_.first_chunk(index), beyond = plan_.first_beyond(index);
+      parallel_for(plan_.chunks() - first, work_, [&](Index from_first) {
+        const Index c = first + from_first;
         fill(strip, c);
         T& reference = block_reference(index, c);
         reference = find_reference(strip, c);
         if (has_reference(reference))
-          sum_block(strip, c, reference);
+          sum_block(strip, c, reference, c >= beyond);
         else
-          sum_rows_and_columns(strip, c);
+          sum_rows_and_columns(strip, c, c >= beyond);
       });
       parallel_for(strip.rows, work_, [&](Index r) {
         LineSums<W>& all = rows_.sums[strip.first + r];
-        all = {};
-        for (Index c = 0; c < plan_.chunks(); ++c) all.add(sums_[c * plan_.strip_rows + r]);
+        for (Index c = first; c < plan_.chunks(); ++c) all.add(sums_[c * plan_.strip_rows + r]);
       });
     }
     SoftmaxSums<W> total;
@@ -74,21 +87,30 @@ class SymmetricRule {
     if (smooth_ && !targets_.finds_false_negatives())
       for (Index i = 0; i < plan_.rows; ++i) columns_.sums[i].count = rows_.sums[i].count;
     for (Index i = 0; i < plan_.rows; ++i) {
-      const W share = targets_.weight(i) / 2;
-      const W both = rows_.finish(targets_, i, positives_[i], share)
-                     + columns_.finish(targets_, i, positives_[i], share);
-      losses[i] = both / 2;
-      total.loss += share * both;
-      total.diagonal -= rows_.miss[i] + columns_.miss[i];
+      W weight = targets_.weight(i);
+      if (plan_.symmetric) {
+        losses[i] = rows_.finish(targets_, i, positives_[i], weight);
+        total.diagonal -= rows_.miss[i];
+      } else {
+        losses[i] = (rows_.finish(targets_, i, positives_[i], weight / 2)
+                     + columns_.finish(targets_, i, positives_[i], weight / 2))
+                    / 2;
+        total.diagonal -= rows_.miss[i] + columns_.miss[i];
+      }
+      total.loss += weight * losses[i];
     }
     return total;
   }
 
-  /// Hands G to the logits; after loss().
+  /// Hands G, where S is symmetric H, to the logits; after loss().
   void gradient() {
+    T* data = data_;
     for (Index index = 0; index < plan_.strips(); ++index) {
-      const Strip<T> strip = this->strip(index);
-      parallel_for(plan_.chunks(), work_, [&](Index c) {
+      const Strip<T> strip = plan_.strip(index, data);
+      if (keep_) data += plan_.strip_size(index);
+      const Index first = plan_.first_chunk(index), beyond = plan_.first_beyond(index);
+      parallel_for(plan_.chunks() - first, work_, [&](Index from_first) {
+        const Index c = first + from_first;
         T& reference = block_reference(index, c);
         if (!keep_) {
           fill(strip, c);
@@ -101,8 +123,8 @@ class SymmetricRule {
           differentiate_block(strip, c, reference);
         else
           differentiate_rows_and_columns(strip, c);
-        set_diagonal(strip, c);
-        logits_.add_right(strip, c);
+        set_positives(strip, c);
+        if (c >= beyond) logits_.add_right(strip, c);
       });
       for_row_blocks(strip, work_,
                      [&](Index begin, Index end) { logits_.set_left(strip, begin, end); });
@@ -156,12 +178,16 @@ class SymmetricRule {
     }
   };
 
-  static bool fits(const StripPlan<T>& plan, std::size_t budget) {
-    return double(plan.strips()) * double(plan.strip_size()) * double(sizeof(T)) <= double(budget);
+  static Index size_of_all(const StripPlan<T>& plan) {
+    Index size = 0;
+    for (Index index = 0; index < plan.strips(); ++index) size += plan.strip_size(index);
+    return size;
   }
-
-  [[nodiscard]] Strip<T> strip(Index index) const {
-    return plan_.strip(index, data_ + (keep_ ? index * plan_.strip_size() : 0));
+  static bool fits(const StripPlan<T>& plan, std::size_t budget) {
+    const double share = plan.symmetric ? 0.5 : 1;  // at least so much of S is kept
+    const double least = share * double(plan.rows) * double(plan.cols) * double(sizeof(T));
+    return least <= double(budget)
+           && double(size_of_all(plan)) * double(sizeof(T)) <= double(budget);
   }
 
   T& block_reference(Index index, Index c) const {
@@ -174,9 +200,10 @@ class SymmetricRule {
     logits_.fill(strip, c);
     const Index begin = c * chunk, end = plan_.chunk_end(c);
     for (Index r = 0; r < strip.rows; ++r) {
-      const Index i = strip.first + r;
+      const Index i = strip.first + r, partner = targets_.partner(i);
       T* s = strip.at(r, begin);
-      if (begin <= i && i < end) positives_[i] = s[i - begin];
+      if (i <= partner && begin <= partner && partner < end)
+        positives_[i] = positives_[partner] = s[partner - begin];
       targets_.take_row_and_column(plan_, i, c, s);
     }
   }
@@ -219,20 +246,24 @@ class SymmetricRule {
     Index rows_ = 0;
   };
 
-  /// E in place of S, and its sums by rows and columns.
-  void sum_block(const Strip<T>& strip, Index c, T reference) {
+  /// E in place of S, and its sums by rows, and with `by_columns` by columns.
+  void sum_block(const Strip<T>& strip, Index c, T reference, bool by_columns) {
     LineSums<W>* columns = columns_.sums + c * chunk;
     const Index columns_here = plan_.chunk_end(c) - c * chunk;
     if (smooth_) {
-      ColumnTotals totals;
+      ColumnTotals totals, counts;
       for (Index r = 0; r < strip.rows; ++r) {
         T* s = strip.at(r, c * chunk);
         const ChunkRow<T> row(s);
+        if (plan_.symmetric && by_columns) counts.add(is_candidate(row));
         sums_[c * plan_.strip_rows + r] = targets_.take_totals(plan_, strip.first + r, c, s);
         totals.add(row);
         targets_.hide(plan_, strip.first + r, c, s);
       }
-      for (Index l = 0; l < columns_here; ++l) columns[l].total += totals[l];
+      for (Index l = 0; l < columns_here && by_columns; ++l) {
+        columns[l].total += totals[l];
+        columns[l].count += counts[l];
+      }
     }
     Lanes<T> sum = Lanes<T>::Zero();
     for (Index r = 0; r < strip.rows; ++r) {
@@ -241,7 +272,8 @@ class SymmetricRule {
       sum += row;
       sums_[c * plan_.strip_rows + r].exponentials = {reference, row.sum()};
     }
-    for (Index l = 0; l < columns_here; ++l) columns[l].exponentials.add(W(reference), W(sum[l]));
+    for (Index l = 0; l < columns_here && by_columns; ++l)
+      columns[l].exponentials.add(W(reference), W(sum[l]));
   }
 
   /// A block's logits as its rows and as its columns see them: the same, or with the false
@@ -257,7 +289,7 @@ class SymmetricRule {
   }
 
   /// The same sums, relative to each line's largest; S stays.
-  void sum_rows_and_columns(const Strip<T>& strip, Index c) {
+  void sum_rows_and_columns(const Strip<T>& strip, Index c, bool by_columns) {
     with_lines(c, [&](const auto& row_of, const auto& columns_of) {
       Lanes<T> largest = Lanes<T>::Constant(minus_infinity<T>);
       for (Index r = 0; r < strip.rows; ++r)
@@ -282,7 +314,7 @@ class SymmetricRule {
       }
       LineSums<W>* columns = columns_.sums + c * chunk;
       const Index columns_here = plan_.chunk_end(c) - c * chunk;
-      for (Index l = 0; l < columns_here; ++l) {
+      for (Index l = 0; l < columns_here && by_columns; ++l) {
         columns[l].exponentials.add(W(reference[l]), W(sum[l]));
         columns[l].total += totals[l];
         columns[l].count += counts[l];
@@ -339,11 +371,12 @@ class SymmetricRule {
     return Eigen::Map<const Eigen::Array<W, chunk, 1>>(list + c * chunk).template cast<T>();
   }
 
-  void set_diagonal(const Strip<T>& strip, Index c) const {
-    const Index begin = (std::max)(c * chunk, strip.first);
-    const Index end = (std::min)(plan_.chunk_end(c), strip.first + strip.rows);
-    for (Index i = begin; i < end; ++i)
-      *strip.at(i - strip.first, i) = T(-(rows_.miss[i] + columns_.miss[i]));
+  void set_positives(const Strip<T>& strip, Index c) const {
+    for (Index r = 0; r < strip.rows; ++r) {
+      const Index i = strip.first + r, partner = targets_.partner(i);
+      if (c * chunk <= partner && partner < plan_.chunk_end(c))
+        *strip.at(r, partner) = T(-(rows_.miss[i] + columns_.miss[partner]));
+    }
   }
 
   Logits& logits_;

@@ -77,11 +77,15 @@ class Targets {
   Targets() = default;
 
   /// Of S's `cols` columns the first `batch` are those of P. `scale` makes logits of similarities.
-  Targets(const SoftmaxOptions& options, W scale, Index batch, Index cols, Scratch& scratch)
+  /// With two `views` of each item S has 2 `batch` rows and columns.
+  Targets(const SoftmaxOptions& options, W scale, Index batch, Index cols, Scratch& scratch,
+          Index views = 1)
       : excluded_(options.query_ids, options.pos_ids,
-                  cols > batch ? options.neg_ids : List<std::int64_t>{}, batch, scratch),
+                  cols > views * batch ? options.neg_ids : List<std::int64_t>{}, batch, scratch,
+                  views),
         weights_(options.weights, batch),
         batch_(batch),
+        views_(views),
         smoothing_(W(options.label_smoothing)),
         margin_(scale * W(options.positive_margin)),
         decoupled_(options.decoupled) {
@@ -98,7 +102,13 @@ class Targets {
     }
   }
 
-  [[nodiscard]] W weight(Index i) const { return weights_[i]; }
+  [[nodiscard]] W weight(Index i) const {
+    return views_ == 1 ? weights_[i] : weights_[i % batch_] / W(views_);
+  }
+  /// The column that holds row i's positive.
+  [[nodiscard]] Index partner(Index i) const {
+    return views_ == 1 ? i : i < batch_ ? i + batch_ : i - batch_;
+  }
   [[nodiscard]] bool smooths() const { return smoothing_ > 0; }
   [[nodiscard]] W margin() const { return margin_; }
   /// The most that is taken off a negative's logit, and off any logit.
@@ -115,8 +125,9 @@ class Targets {
 
   /// From the logits scale c_ii of all pairs.
   void take_positives(const T* positives) {
-    for (Index i = 0; i < batch_; ++i) limits_[i] = round_down<T>(limit(W(positives[i])));
-    for (Index i = batch_; i < round_up(batch_, chunk); ++i) limits_[i] = 0;
+    const Index lines = views_ * batch_;
+    for (Index i = 0; i < lines; ++i) limits_[i] = round_down<T>(limit(W(positives[i % batch_])));
+    for (Index i = lines; i < round_up(lines, chunk); ++i) limits_[i] = 0;
   }
 
   // ---- S, as it is made ----
@@ -241,6 +252,7 @@ class Targets {
   Exclusions excluded_{};
   MeanWeights<W> weights_{};
   Index batch_ = 0;
+  Index views_ = 1;
   W smoothing_ = 0;
   W margin_ = 0;  // of logits, as are the others
   bool decoupled_ = false;
