@@ -6,6 +6,7 @@
 #include "clip.hpp"
 #include "hard_negatives.hpp"
 #include "info_nce.hpp"
+#include "memory_queue.hpp"
 #include "mutual_information.hpp"
 #include "options.hpp"
 #include "results.hpp"
