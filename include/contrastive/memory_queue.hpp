@@ -98,7 +98,6 @@ class MemoryQueue {
   void clear() {
     size_ = 0;
     next_ = 0;
-    has_ids_ = false;
   }
 
  private:
@@ -141,7 +140,7 @@ class MemoryQueue {
   std::vector<std::int64_t> new_ids_;
   Index size_ = 0;
   Index next_ = 0;  ///< the slot of the next row: a free one, or that of the oldest
-  bool has_ids_ = false;
+  bool has_ids_ = false;  ///< whether the rows of the last push had ids
 };
 
 namespace detail {
