@@ -135,11 +135,20 @@ TEST_CASE("check_gradient: entries of very different size", "[check]") {
     // The value is up to 4 log(1e200) = 2000 times the largest slope times size.
     CHECK(check_gradient(f, x, gradient).max_error <= 2000 * rounding);
   }
-  // A small entry among large ones: the step is no larger than it.
-  MatrixXd x(1, 3);
-  x << 0.003, 40, 7;
-  const auto g = [](const MatrixXd& m) { return m.array().log().sum(); };
-  CHECK(check_gradient(g, x, MatrixXd(x.cwiseInverse())).max_error <= 10 * rounding);
+  // A large entry among small ones, and one of zero: each has the step for its own size, or for
+  // that of most.
+  MatrixXd x = MatrixXd::Ones(1, 50), gradient = MatrixXd::Zero(1, 50);
+  x(0, 17) = 1e6;
+  gradient(0, 17) = 1e-6;
+  const auto log_of_large = [](const MatrixXd& m) { return std::log(m(0, 17)); };
+  CHECK(check_gradient(log_of_large, x, gradient).max_error <= 14 * rounding);
+  const auto other_logs = [](const MatrixXd& m) { return m.leftCols(17).array().log().sum(); };
+  gradient.setZero();
+  gradient.leftCols(17).setOnes();
+  CHECK(check_gradient(other_logs, x, gradient).max_error <= rounding);
+  x(0, 3) = 0;
+  CHECK(check_gradient(sum_of_sines, x.leftCols(5), x.leftCols(5).array().cos().matrix()).max_error
+        <= rounding);
 }
 
 TEST_CASE("check_gradient: kinks", "[check]") {

@@ -28,8 +28,8 @@ struct GradientCheck {
 
 struct GradientCheckOptions {
   /// h of (f(x + h) - f(x - h)) / 2h for every entry, with two calls of f. 0 chooses: the power of
-  /// two at or below cbrt(eps) max(|x_ij|, mean |x|), with eps that of the type that f returns; and
-  /// h/2 too, to cancel the error in h^2.
+  /// two at or below cbrt(eps) max(|x_ij|, geometric mean of |x|), with eps that of the type that f
+  /// returns; and h/2 too, to cancel the error in h^2.
   double step = 0;
 };
 
@@ -63,6 +63,21 @@ template <class Value>
 long double difference_step(long double size) {
   const auto eps = static_cast<long double>(std::numeric_limits<Value>::epsilon());
   return std::ldexp(1.0L, std::ilogb(std::cbrt(eps) * size));
+}
+
+/// The geometric mean of the entries' sizes, without those that are 0; 1 where all are. It stands
+/// in for the size of an entry near 0, which says nothing about f.
+template <class T>
+long double typical_size(const View<const T>& x) {
+  long double sum = 0;
+  Index count = 0;
+  for (Index i = 0; i < x.rows; ++i)
+    for (Index j = 0; j < x.cols; ++j)
+      if (x(i, j) != 0) {
+        sum += std::log(std::fabs(static_cast<long double>(x(i, j))));
+        ++count;
+      }
+  return count == 0 ? 1 : std::exp(sum / static_cast<long double>(count));
 }
 
 template <class T, class G>
@@ -128,15 +143,14 @@ template <class Function, class DX, class DG>
   if (!std::isfinite(at_x))
     detail::refuse(function, "f(x) is " + detail::number(static_cast<double>(at_x)));
 
-  // The size of an entry near 0 says nothing about f: then the mean size counts.
-  const long double mean = point.template cast<long double>().cwiseAbs().mean();
+  const long double typical = detail::typical_size(detail::strided_view(std::as_const(point)));
   GradientCheck worst;
   long double worst_difference = -1, largest = 0;
   for (Eigen::Index i = 0; i < point.rows(); ++i)
     for (Eigen::Index j = 0; j < point.cols(); ++j) {
       T& x_ij = point.coeffRef(i, j);
-      const long double size = (std::max)(std::fabs(static_cast<long double>(x_ij)), mean);
-      const auto h = T(detail::difference_step<Value>(size > 0 ? size : 1));
+      const long double size = (std::max)(std::fabs(static_cast<long double>(x_ij)), typical);
+      const auto h = T(detail::difference_step<Value>(size));
       const long double numeric = options.step > 0
                                       ? detail::central_difference(value, x_ij, T(options.step))
                                       : detail::extrapolated_difference(value, x_ij, h);

@@ -139,7 +139,7 @@ class MemoryQueue {
   std::vector<std::int64_t> slot_ids_;
   std::vector<std::int64_t> new_ids_;
   Index size_ = 0;
-  Index next_ = 0;  ///< the slot of the next row: a free one, or that of the oldest
+  Index next_ = 0;        ///< the slot of the next row: a free one, or that of the oldest
   bool has_ids_ = false;  ///< whether the rows of the last push had ids
 };
 
