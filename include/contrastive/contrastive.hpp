@@ -4,6 +4,7 @@
 
 #include "alignment_uniformity.hpp"
 #include "clip.hpp"
+#include "grad_cache.hpp"
 #include "gradient_check.hpp"
 #include "hard_negatives.hpp"
 #include "info_nce.hpp"
