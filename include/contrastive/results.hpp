@@ -96,6 +96,15 @@ struct TripletGradient {
   DN dN{};
 };
 
+template <class DU, class DV, class DW, class DB>
+struct PairClassificationGradient {
+  typename DU::Scalar loss{};
+  DU dU{};
+  DV dV{};
+  DW dW{};
+  DB db{};
+};
+
 template <class DA, class DB>
 struct AlignmentGradient {
   typename DA::Scalar loss{};
@@ -182,6 +191,18 @@ using MutualInformationGradient = detail::MutualInformationGradient<GradientOf<S
 /// loss, dA, dP, dN
 template <class A, class P, class N>
 using TripletGradient = detail::TripletGradient<GradientOf<A>, GradientOf<P>, GradientOf<N>>;
+
+/// The same for a vector, which stays a column or a row.
+template <class X>
+using VectorGradientOf =
+    Eigen::Matrix<typename X::Scalar, X::ColsAtCompileTime == 1 ? Eigen::Dynamic : 1,
+                  X::ColsAtCompileTime == 1 ? 1 : Eigen::Dynamic>;
+
+/// loss, dU, dV, dW, db
+template <class U, class V, class W, class B>
+using PairClassificationGradient =
+    detail::PairClassificationGradient<GradientOf<U>, GradientOf<V>, GradientOf<W>,
+                                       VectorGradientOf<B>>;
 
 /// loss, dZa, dZb
 template <class Za, class Zb>

@@ -198,6 +198,32 @@ void check_all(const Eigen::MatrixBase<Q>& q, const Eigen::MatrixBase<P>& p,
     check("triplet_loss", [&] { value += triplet_loss(q, p, n, 1, workspace); });
   }
   {
+    // The columns of q meet those of p; the classifier has as many classes as there are columns.
+    const Eigen::MatrixXf w = Eigen::MatrixXf::Random(9, 27);
+    const Eigen::RowVectorXf b = Eigen::RowVectorXf::Random(9);
+    const std::vector<int> labels = {0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 2, 3, 4, 5, 6};
+    PairClassificationGradient<Q, P, Eigen::MatrixXf, Eigen::RowVectorXf> result;
+    check("pair_classification_loss_grad",
+          [&] { pair_classification_loss_grad(q, p, labels, w, b, result, workspace); });
+    check("pair_classification_loss",
+          [&] { value += pair_classification_loss(q, p, labels, w, b, workspace); });
+  }
+  {
+    MemoryQueue<float> queue(40, q.cols());
+    HardNegativeGradient<Q, P, RowMajor, Temperature> result;
+    SoftmaxOptions negatives = options;
+    queue.push(q, ids);
+    queue.push(p, ids);
+    queue.push(n, ids);
+    check("MemoryQueue", [&] {
+      queue.push(n, ids);
+      negatives.neg_ids = queue.ids();
+      hard_negative_loss_grad(q, p, queue.rows(), tau, negatives, result, workspace);
+    });
+    Eigen::MatrixXf slow = q;
+    check("momentum_update", [&] { momentum_update(slow, p, 0.99); });
+  }
+  {
     AlignmentGradient<Q, P> result;
     check("alignment_loss_grad",
           [&] { alignment_loss_grad(q, p, 2, Similarity::cosine, result, workspace); });
@@ -226,6 +252,20 @@ void check_shrinking(const Eigen::MatrixXf& q, const Eigen::MatrixXf& p) {
     }
     clip_loss_grad(q, p, Temperature{}, {}, clip, workspace);
   });
+}
+
+/// A queue allocates at construction alone: not even its first push does.
+void check_queue(const Eigen::MatrixXf& rows) {
+  const std::vector<std::int64_t> ids(16, 7);
+  MemoryQueue<float> queue(10, rows.cols()), without(10, rows.cols());
+  const std::size_t before = allocations;
+  queue.push(rows, ids);  // more than its capacity
+  queue.push(rows.topRows(0));
+  without.push(rows.topRows(3));
+  queue.clear();
+  const std::size_t made = allocations - before;
+  std::printf("%-45s %zu\n", "a queue's first push", made);
+  if (made != 0) ++failures;
 }
 
 }  // namespace
@@ -260,6 +300,7 @@ int main() {
   check_all(map, strided, rows, Eigen::Map<const Eigen::MatrixXf>(s.data(), 16, 16));
   std::puts("");
   check_shrinking(q, p);
+  check_queue(q);
 
   if (failures != 0) std::printf("%d calls allocated\n", failures);
   return failures == 0 ? 0 : 1;

@@ -126,6 +126,56 @@ void check() {
     expect("triplet_loss_grad dN(0, 0)", dN(0, 0), 0.5);
   }
   {
+    // Logits of a pair (u, v): 0, and with the weights |u - v| . (1, 1, 1) = 2 or 0.
+    Matrix weights = Matrix::Zero(2, 9);
+    weights.row(0).tail(3).setOnes();
+    const Eigen::Matrix<Scalar, Eigen::Dynamic, 1> biases =
+        Eigen::Matrix<Scalar, Eigen::Dynamic, 1>::Zero(2);
+    const Matrix far = q.colwise().reverse();
+    const std::vector<int> labels{0, 0};
+    const auto [loss, dU, dV, dW, db] =
+        pair_classification_loss_grad(q, far, labels, weights, biases);
+    const double miss = 1 / (1 + e * e);
+    expect("pair_classification_loss", pair_classification_loss(q, q, labels, weights, biases),
+           std::log(2.0));
+    expect("pair_classification_loss_grad loss", loss, std::log1p(1 / (e * e)));
+    expect("pair_classification_loss_grad dU(0, 0)", dU(0, 0), -miss / 2);
+    expect("pair_classification_loss_grad dV(0, 0)", dV(0, 0), miss / 2);
+    expect("pair_classification_loss_grad dW(0, 6)", dW(0, 6), -miss);
+    expect("pair_classification_loss_grad db(1)", db(1), miss);
+  }
+  {
+    MemoryQueue<Scalar> queue(2, 3);
+    queue.push(p, std::vector<std::int64_t>{5, 6});
+    queue.push(n, std::vector<std::int64_t>{7});  // in the place of the first
+    expect("MemoryQueue rows", queue.rows()(0, 2), 1.0);
+    expect("MemoryQueue ids", static_cast<double>(queue.ids()[0]), 7.0);
+    expect("hard_negative_loss of a queue", hard_negative_loss(q, p, queue.rows(), one, dot),
+           (std::log1p(3 / e) + std::log(2 + 2 / e)) / 2);
+    Matrix slow = q;
+    momentum_update(slow, Matrix::Zero(2, 3), 0.75);
+    expect("momentum_update", slow(1, 1), 0.75);
+  }
+  {
+    // The encoder is z = x, so the gradient by x is that by z.
+    Matrix dq = Matrix::Zero(2, 3);
+    const auto r = grad_cached(
+        2, 1,
+        [&](Side side, Eigen::Index first, Eigen::Index count, std::uint64_t) {
+          return Matrix((side == Side::query ? q : p).middleRows(first, count));
+        },
+        [&](const Matrix& Q, const Matrix& P) { return info_nce_loss_grad(Q, P, one, dot); },
+        [&](Side side, Eigen::Index first, Eigen::Index count, std::uint64_t, const Matrix& dz) {
+          if (side == Side::query) dq.middleRows(first, count) += dz;
+        });
+    expect("grad_cached loss", r.loss, row);
+    expect("grad_cached dQ(0, 1)", dq(0, 1), wrong / 2);
+    const auto value = [&](const Matrix& Q) {
+      return info_nce_loss(Q.template cast<double>(), p.template cast<double>(), one, dot);
+    };
+    expect("check_gradient", check_gradient(value, q, dq).max_error, 0.0);
+  }
+  {
     const Matrix turned = q.colwise().reverse();  // each row at distance sqrt(2) from its pair
     const auto [a, u] = alignment_uniformity(q, turned);
     expect("alignment_uniformity alignment", a, 2.0);

@@ -14,5 +14,9 @@ int main() {
   [[maybe_unused]] const std::vector<double> doubles{1, 2};
   [[maybe_unused]] const Temperature tau{1.0};
   [[maybe_unused]] SoftmaxOptions options;
+  [[maybe_unused]] MemoryQueue<float> queue(4, 2);
+  [[maybe_unused]] Eigen::MatrixXf slow = f;
+  [[maybe_unused]] const Eigen::MatrixXf w = Eigen::MatrixXf::Ones(2, 6);
+  [[maybe_unused]] const Eigen::VectorXf b = Eigen::VectorXf::Ones(2);
   (void)(EXPRESSION);
 }
