@@ -17,6 +17,7 @@
 #include "pair_classification.hpp"
 #include "results.hpp"
 #include "siglip.hpp"
+#include "sup_con.hpp"
 #include "temperature.hpp"
 #include "triplet.hpp"
 #include "version.hpp"

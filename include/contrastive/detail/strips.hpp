@@ -4,6 +4,7 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <cstddef>
 
 #include "kernel.hpp"
 #include "threads.hpp"
@@ -82,6 +83,17 @@ struct StripPlan {
   /// Entries of a strip in memory; no other is larger than the first.
   [[nodiscard]] Index strip_size(Index strip = 0) const {
     return strip_rows * chunk * (chunks() - first_chunk(strip));
+  }
+
+  /// Entries of all strips together, and whether they fit so many bytes.
+  [[nodiscard]] Index size_of_all() const {
+    Index size = 0;
+    for (Index index = 0; index < strips(); ++index) size += strip_size(index);
+    return size;
+  }
+  [[nodiscard]] bool fits(std::size_t budget) const {
+    const double least = double(rows) * double(cols) * double(sizeof(T)) / (symmetric ? 2 : 1);
+    return least <= double(budget) && double(size_of_all()) * double(sizeof(T)) <= double(budget);
   }
 
   [[nodiscard]] Strip<T> strip(Index index, T* data) const {

@@ -50,8 +50,8 @@ class SymmetricRule {
         smooth_(targets.smooths()),
         common_reference_(common_reference<T>(logits.bound() + targets.largest_prior())),
         work_(plan_.strip_work(logits.depth())),
-        keep_(gradient && fits(plan_, scratch.budget())),
-        data_(scratch.take<T>(keep_ ? size_of_all(plan_) : plan_.strip_size())),
+        keep_(gradient && plan_.fits(scratch.budget())),
+        data_(scratch.take<T>(keep_ ? plan_.size_of_all() : plan_.strip_size())),
         block_references_(scratch.take<T>(plan_.chunks() * (keep_ ? plan_.strips() : 1))),
         positives_(scratch.take<T>(plan_.rows)),
         rows_(scratch, round_up(plan_.strips() * plan_.strip_rows, chunk)),
@@ -178,18 +178,6 @@ class SymmetricRule {
     }
   };
 
-  static Index size_of_all(const StripPlan<T>& plan) {
-    Index size = 0;
-    for (Index index = 0; index < plan.strips(); ++index) size += plan.strip_size(index);
-    return size;
-  }
-  static bool fits(const StripPlan<T>& plan, std::size_t budget) {
-    const double share = plan.symmetric ? 0.5 : 1;  // at least so much of S is kept
-    const double least = share * double(plan.rows) * double(plan.cols) * double(sizeof(T));
-    return least <= double(budget)
-           && double(size_of_all(plan)) * double(sizeof(T)) <= double(budget);
-  }
-
   T& block_reference(Index index, Index c) const {
     return block_references_[(keep_ ? index * plan_.chunks() : 0) + c];
   }
@@ -228,30 +216,12 @@ class SymmetricRule {
                                                       : std::numeric_limits<T>::infinity();
   }
 
-  /// Sums down the columns of a chunk, wide before a sum in T loses digits.
-  class ColumnTotals {
-   public:
-    template <class Row>
-    void add(const Row& row) {
-      sum_ += row;
-      if (++rows_ % 16 != 0) return;
-      wide_ += sum_.template cast<W>();
-      sum_.setZero();
-    }
-    [[nodiscard]] W operator[](Index l) const { return wide_[l] + W(sum_[l]); }
-
-   private:
-    Lanes<T> sum_ = Lanes<T>::Zero();
-    Eigen::Array<W, chunk, 1> wide_ = Eigen::Array<W, chunk, 1>::Zero();
-    Index rows_ = 0;
-  };
-
   /// E in place of S, and its sums by rows, and with `by_columns` by columns.
   void sum_block(const Strip<T>& strip, Index c, T reference, bool by_columns) {
     LineSums<W>* columns = columns_.sums + c * chunk;
     const Index columns_here = plan_.chunk_end(c) - c * chunk;
     if (smooth_) {
-      ColumnTotals totals, counts;
+      WideSums<T> totals, counts;
       for (Index r = 0; r < strip.rows; ++r) {
         T* s = strip.at(r, c * chunk);
         const ChunkRow<T> row(s);
@@ -297,7 +267,7 @@ class SymmetricRule {
       // -inf - lowest is -inf where a column has no candidate; -inf - -inf would be nan.
       const Lanes<T> reference = (largest.max)(std::numeric_limits<T>::lowest());
       Lanes<T> sum = Lanes<T>::Zero();
-      ColumnTotals totals, counts;
+      WideSums<T> totals, counts;
       for (Index r = 0; r < strip.rows; ++r) {
         const T* s = strip.at(r, c * chunk);
         const auto& column = columns_of(s);

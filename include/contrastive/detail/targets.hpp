@@ -68,6 +68,27 @@ auto candidates_only(const Eigen::ArrayBase<Derived>& s) {
   return (s.derived().max)(std::numeric_limits<T>::lowest()) * is_candidate(s);
 }
 
+/// Sums down the columns of a chunk, wide before a sum in T loses digits.
+template <class T>
+class WideSums {
+ public:
+  template <class Row>
+  void add(const Row& row) {
+    sum_ += row;
+    if (++rows_ % 16 != 0) return;
+    wide_ += sum_.template cast<Wide<T>>();
+    sum_.setZero();
+  }
+  [[nodiscard]] Wide<T> operator[](Index l) const { return wide_[l] + Wide<T>(sum_[l]); }
+
+ private:
+  using Wides = Eigen::Array<Wide<T>, Kernel<T>::chunk, 1>;
+
+  Lanes<T> sum_ = Lanes<T>::Zero();
+  Wides wide_ = Wides::Zero();
+  Index rows_ = 0;
+};
+
 template <class T>
 class Targets {
  public:
