@@ -108,6 +108,19 @@ class Side {
   [[nodiscard]] const T* natural(Index panel, Index i) const { return natural_ + place(panel, i); }
   [[nodiscard]] T* gradient(Index panel, Index i) const { return gradient_ + place(panel, i); }
 
+  /// dxn_i += sign multiples[i] xn_i
+  void add_multiple_of_rows(const W* multiples, W sign) const {
+    for_blocks([&](Index begin, Index end) {
+      for (Index panel = 0; panel < panels(); ++panel)
+        for (Index i = begin; i < end; ++i) {
+          const T* unit = natural(panel, i);
+          T* d_unit = gradient(panel, i);
+          for (Index l = 0; l < width; ++l)
+            d_unit[l] = T(W(d_unit[l]) + sign * multiples[i] * W(unit[l]));
+        }
+    });
+  }
+
   /// Carries the gradient, times `scale`, through the normalisation, and writes it:
   ///
   ///     dx = scale (dxn - xn (xn . dxn)) / |x|    under cosine, else dx = scale dxn

@@ -15,8 +15,11 @@ namespace contrastive::detail {
 ///
 ///     e_ij  = -t |zn_i - zn_j|^2 = 2t delta_i . delta_j - t |delta_i|^2 - t |delta_j|^2
 ///     L     = log(Z / (n (n - 1)))             Z = sum over i, j not i of exp(e_ij)
-///     G_ij  = 2 exp(e_ij) / Z,  G_ii = -sum of the other G_ij
-///     dzn_i  = 2t sum_j G_ij delta_j = -2t sum_j G_ij (zn_i - zn_j)
+///     dzn_i = 2t 2/Z (sum_j exp(e_ij) delta_j - delta_i sum_j exp(e_ij))      j not i
+///
+/// The exponentials are relative to one reference, by which Z and both sums are scaled alike: 0, as
+/// no e_ij is larger, unless all pairs may be so far apart that the largest e_ij has to be found
+/// first. Strips hold one half of the pairs.
 ///
 /// Made, it has checked its arguments and computed the loss.
 template <class T>
@@ -39,8 +42,8 @@ class UniformityLoss {
     centred_ = scratch_.template take<T>(z.rows * z.cols);
     centre();
     const View<const T> centred{centred_, z.rows, z.cols, z.cols, 1};
-    logits_ =
-        EmbeddingLogits<T>(centred, centred, {}, Similarity::dot, 2 * static_cast<long double>(t));
+    logits_ = EmbeddingLogits<T>::of_itself(centred, {}, Similarity::dot,
+                                            2 * static_cast<long double>(t));
     logits_.pack(gradient, scratch_);
     strip_ = scratch_.template take<T>(logits_.plan().strip_size());
     check_logits(function, logits_, largest_logit<T>(1), strip_);
@@ -51,8 +54,11 @@ class UniformityLoss {
       offsets_[i] = T(W(t) * square);
     }
     for (Index i = z.rows; i < round_up(z.rows, Kernel<T>::chunk); ++i) offsets_[i] = 0;
-    sum();
-    if (gradient) differentiate();
+    row_sums_ = scratch_.template take<W>(z.rows);
+    parts_ = scratch_.template take<T>(logits_.plan().chunks() * logits_.plan().strip_rows);
+    // -e_ij <= t (|delta_i| + |delta_j|)^2 <= 4 t |delta|^2, which is twice the bound of logits.
+    if (!(2 * logits_.bound() <= W(exponential_range<T>()))) reference_ = largest();
+    sweep(gradient);
   }
 
   UniformityLoss(const UniformityLoss&) = delete;
@@ -60,13 +66,14 @@ class UniformityLoss {
 
   [[nodiscard]] T loss() const {
     const W n = W(rows_.count());
-    return T(all_.reference + std::log(all_.sum / (n * (n - 1))));
+    return T(W(reference_) + std::log(sum_ / (n * (n - 1))));
   }
 
   /// Once: it reuses the memory of the centred rows.
   void write(const View<T>& dz) {
     const View<T> dunit{centred_, rows_.count(), rows_.dim(), rows_.dim(), 1};
-    logits_.x().unpack(logits_.scale(), dunit, {});
+    logits_.x().add_multiple_of_rows(row_sums_, -1);
+    logits_.x().unpack(logits_.scale() * 2 / sum_, dunit, {});
     for (Index i = 0; i < rows_.count(); ++i)
       rows_.backward(
           i, [&](Index k) { return W(dunit(i, k)); },
@@ -93,54 +100,64 @@ class UniformityLoss {
       T* s = strip.at(r, c * plan.chunk);
       ChunkRow<T> row(s);
       row -= column_offsets + offsets_[strip.first + r];
-      hide_excluded(Exclusions(), plan, strip.first + r, c, s);
+      hide_excluded(itself_, plan, strip.first + r, c, s);
     }
   }
 
-  void sum() {
+  template <class F>
+  void for_strips(const F& f) const {
     const StripPlan<T>& plan = logits_.plan();
-    row_sums_ = scratch_.template take<ExpSum<W>>(plan.rows);
-    ExpSum<T>* sums = scratch_.template take<ExpSum<T>>(plan.chunks() * plan.strip_rows);
-    for (Index index = 0; index < plan.strips(); ++index) {
-      const Strip<T> strip = plan.strip(index, strip_);
-      parallel_for(plan.chunks(), plan.strip_work(logits_.depth()), [&](Index c) {
+    for (Index index = 0; index < plan.strips(); ++index)
+      f(plan.strip(index, strip_), plan.first_chunk(index), plan.first_beyond(index));
+  }
+
+  /// The largest e_ij.
+  [[nodiscard]] T largest() const {
+    const StripPlan<T>& plan = logits_.plan();
+    T all = minus_infinity<T>;
+    for_strips([&](const Strip<T>& strip, Index first, Index /*beyond*/) {
+      parallel_for(plan.chunks() - first, plan.strip_work(logits_.depth()), [&](Index from_first) {
+        const Index c = first + from_first;
         fill(strip, c);
         for (Index r = 0; r < strip.rows; ++r)
-          sums[c * plan.strip_rows + r] =
-              chunk_exponentials(strip.at(r, c * plan.chunk), std::numeric_limits<T>::infinity());
+          parts_[c * plan.strip_rows + r] = ChunkRow<T>(strip.at(r, c * plan.chunk)).maxCoeff();
       });
-      for (Index r = 0; r < strip.rows; ++r) {
-        ExpSum<W>& row = row_sums_[strip.first + r];
-        row = {};
-        for (Index c = 0; c < plan.chunks(); ++c)
-          row.add(W(sums[c * plan.strip_rows + r].reference), W(sums[c * plan.strip_rows + r].sum));
-        all_.add(row.reference, row.sum);
-      }
-    }
+      for (Index c = first; c < plan.chunks(); ++c)
+        for (Index r = 0; r < strip.rows; ++r)
+          all = (std::max)(all, parts_[c * plan.strip_rows + r]);
+    });
+    return all;
   }
 
-  void differentiate() {
+  /// Sums by rows, and by the symmetry of e_ij by columns; with `gradient` the products.
+  void sweep(bool gradient) {
     const StripPlan<T>& plan = logits_.plan();
-    const T factor = T(2 / all_.sum);
     const double work = plan.strip_work(logits_.depth());
-    for (Index index = 0; index < plan.strips(); ++index) {
-      const Strip<T> strip = plan.strip(index, strip_);
-      parallel_for(plan.chunks(), work, [&](Index c) {
+    for (Index i = 0; i < plan.rows; ++i) row_sums_[i] = 0;
+    for_strips([&](const Strip<T>& strip, Index first, Index beyond) {
+      parallel_for(plan.chunks() - first, work, [&](Index from_first) {
+        const Index c = first + from_first;
         fill(strip, c);
-        const Index begin = c * plan.chunk, end = plan.chunk_end(c);
+        Lanes<T> columns = Lanes<T>::Zero();
         for (Index r = 0; r < strip.rows; ++r) {
-          const Index i = strip.first + r;
-          T* s = strip.at(r, begin);
-          ChunkRow<T> row(s);
-          row = factor * exp_or_zero(row - T(all_.reference));
-          if (begin <= i && i < end)
-            s[i - begin] = T(-2 * row_sums_[i].sum
-                             * std::exp(row_sums_[i].reference - all_.reference) / all_.sum);
+          ChunkRow<T> row(strip.at(r, c * plan.chunk));
+          row = exp_or_zero(row - reference_);
+          columns += row;
+          parts_[c * plan.strip_rows + r] = row.sum();
         }
+        if (c < beyond) return;
+        for (Index j = c * plan.chunk; j < plan.chunk_end(c); ++j)
+          row_sums_[j] += W(columns[j - c * plan.chunk]);
+        if (gradient) logits_.add_right(strip, c);
       });
-      for_row_blocks(strip, work,
-                     [&](Index first, Index last) { logits_.set_left(strip, first, last); });
-    }
+      for (Index r = 0; r < strip.rows; ++r)
+        for (Index c = first; c < plan.chunks(); ++c)
+          row_sums_[strip.first + r] += W(parts_[c * plan.strip_rows + r]);
+      if (gradient)
+        for_row_blocks(strip, work,
+                       [&](Index begin, Index end) { logits_.set_left(strip, begin, end); });
+    });
+    for (Index i = 0; i < plan.rows; ++i) sum_ += row_sums_[i];
   }
 
   Scratch scratch_;
@@ -149,8 +166,11 @@ class UniformityLoss {
   EmbeddingLogits<T> logits_{};
   T* strip_ = nullptr;
   T* offsets_ = nullptr;  // t |delta_j|^2
-  ExpSum<W>* row_sums_ = nullptr;
-  ExpSum<W> all_{};
+  Exclusions itself_{{}, {}, {}, rows_.count(), scratch_};
+  T reference_ = 0;
+  T* parts_ = nullptr;     // of each chunk and row of a strip
+  W* row_sums_ = nullptr;  // sum_j exp(e_ij - reference)
+  W sum_ = 0;              // Z e^-reference
 };
 
 }  // namespace contrastive::detail
