@@ -9,6 +9,7 @@
 #include "mutual_information.hpp"
 #include "options.hpp"
 #include "results.hpp"
+#include "retrieval.hpp"
 #include "siglip.hpp"
 #include "temperature.hpp"
 #include "triplet.hpp"

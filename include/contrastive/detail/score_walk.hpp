@@ -1,0 +1,254 @@
+// All scores of some queries against a corpus, made piece by piece and never held whole.
+#ifndef CONTRASTIVE_DETAIL_SCORE_WALK_HPP
+#define CONTRASTIVE_DETAIL_SCORE_WALK_HPP
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "checks.hpp"
+#include "logits.hpp"
+#include "threads.hpp"
+
+namespace contrastive::detail {
+
+/// How the scores are cut, a function of the shape alone:
+///
+///     section   rows of the corpus that are packed at a time, so that a large corpus is not copied
+///     block     queries whose scores are made at a time
+///     part      a share of every section's chunks, where there are too few blocks for many threads
+///
+/// A block and a part make a piece, which one thread walks from the first section to the last.
+template <class T>
+struct ScorePlan {
+  static constexpr Index chunk = Kernel<T>::chunk;
+  static constexpr Index most_lanes = 64;  ///< pieces that may run at once
+
+  Index rows = 0;
+  Index cols = 0;
+  Index section_cols = 0;
+  Index block_rows = 0;
+  Index parts = 1;
+
+  ScorePlan() = default;
+  /// Each part has at least `least_part` columns of all.
+  ScorePlan(Index row_count, Index col_count, Index depth, Index least_part)
+      : rows(row_count), cols(col_count) {
+    constexpr Index height = Kernel<T>::height;
+    // A section that stays in the cache is best, but the queries are packed anew for each.
+    const Index cached = (Index{4} << 20) / (depth * Index(sizeof(T)));
+    const Index most = 16 * cached;
+    section_cols = (std::max)({cached, (std::min)(8 * rows, most), Index{1024}});
+    section_cols = (std::min)(cols, round_up(section_cols, chunk));
+    // High enough to use a panel several times, and at most what stays in the cache.
+    const Index even = round_up((rows + most_lanes - 1) / most_lanes, height);
+    block_rows = (std::min)(
+        {(std::max)(even, round_up(60, height)), round_up(rows, height), round_up(240, height)});
+    // Enough pieces for several threads, but no more: each part looks for its own best.
+    parts = (std::min)({16 / blocks(), (section_cols + chunk - 1) / chunk, cols / least_part});
+    parts = (std::max)(parts, Index{1});
+  }
+
+  [[nodiscard]] Index sections() const { return (cols + section_cols - 1) / section_cols; }
+  [[nodiscard]] Index blocks() const { return (rows + block_rows - 1) / block_rows; }
+  [[nodiscard]] Index pieces() const { return blocks() * parts; }
+  /// Rows that one block product computes.
+  [[nodiscard]] Index groups() const { return (rows + Kernel<T>::height - 1) / Kernel<T>::height; }
+  [[nodiscard]] Index lanes() const {
+    return (std::min)(most_lanes, (std::max)(pieces(), groups()));
+  }
+};
+
+/// A chunk of scores: of `rows` queries from `first_row` on and `cols` rows of the corpus from
+/// `first_col` on. What lies beyond cols in a row is undefined.
+template <class T>
+struct ScoreChunk {
+  T* data = nullptr;
+  Index first_row = 0;
+  Index rows = 0;
+  Index first_col = 0;
+  Index cols = 0;
+
+  [[nodiscard]] T* row(Index r) const { return data + r * Kernel<T>::tile; }
+};
+
+/// Makes the scores s_ij = qn_i . cn_j (cosine) or q_i . c_j. A score is a function of the two rows
+/// alone, wherever they lie: equal rows of the corpus have equal scores.
+template <class T>
+class ScoreWalk {
+ public:
+  using W = Wide<T>;
+  static constexpr Index chunk = Kernel<T>::chunk;
+  static constexpr Index tile = Kernel<T>::tile;
+
+  /// Uses all of the workspace that `scratch` has not given away yet.
+  ScoreWalk(const char* function, const ScorePlan<T>& plan, const View<const T>& queries,
+            const View<const T>& corpus, Similarity similarity, const Scratch& scratch)
+      : function_(function),
+        plan_(plan),
+        queries_(queries),
+        corpus_(corpus),
+        similarity_(similarity),
+        scratch_(scratch),
+        tiles_(scratch_.template take<T>(plan.lanes() * plan.block_rows * tile)),
+        wanted_(scratch_.template take<bool>(plan.lanes() * chunks(plan.section_cols))),
+        overflow_(scratch_.template take<Index>(plan.rows * plan.parts)) {
+    std::fill_n(wanted_, plan.lanes() * chunks(plan.section_cols), false);
+    std::fill_n(overflow_, plan.rows * plan.parts, plan.cols);
+    if (similarity == Similarity::dot && plan.sections() > 1) longest_ = longest_row();
+  }
+
+  /// Calls visit(scores, part) for every chunk of scores. A row and a part see their columns in
+  /// ascending order, on one thread at a time. Throws once all is visited if a score overflowed.
+  template <class Visit>
+  void all(const Visit& visit) {
+    for (Index section = 0; section < plan_.sections(); ++section) {
+      open(section);
+      const Index count = chunks(cols_), blocks = plan_.blocks();
+      for_lanes(plan_.pieces(), [&](Index piece, T* tile_data, bool* /*wanted*/) {
+        const Index part = piece / blocks, first = piece % blocks * plan_.block_rows;
+        const Strip<T> strip = one_tile(tile_data, first, plan_.block_rows);
+        for (Index c = part * count / plan_.parts; c < (part + 1) * count / plan_.parts; ++c) {
+          logits_.fill(strip, c);
+          const Index begin = c * chunk, end = (std::min)(begin + chunk, cols_);
+          const ScoreChunk<T> scores{strip.at(0, begin), first, strip.rows, first_ + begin,
+                                     end - begin};
+          if (may_overflow_) find_overflow(scores, part);
+          visit(scores, part);
+        }
+      });
+    }
+    if (may_overflow_) refuse_overflows();
+  }
+
+  /// Calls visit(i, j, score) for the relevant pairs alone, at the cost of the blocks they lie in.
+  template <class Relevance, class Visit>
+  void relevant(const Relevance& relevance, const Visit& visit) {
+    constexpr Index height = Kernel<T>::height;
+    for (Index section = 0; section < plan_.sections(); ++section) {
+      open(section);
+      for_lanes(plan_.groups(), [&](Index group, T* tile_data, bool* wanted) {
+        const Strip<T> strip = one_tile(tile_data, group * height, height);
+        for (Index r = 0; r < strip.rows; ++r)
+          relevance.for_each(strip.first + r, first_, first_ + cols_,
+                             [&](Index j) { wanted[(j - first_) / chunk] = true; });
+        for (Index c = 0; c < chunks(cols_); ++c) {
+          if (!wanted[c]) continue;
+          wanted[c] = false;
+          logits_.fill(strip, c);
+          const Index begin = first_ + c * chunk, end = first_ + (std::min)((c + 1) * chunk, cols_);
+          for (Index r = 0; r < strip.rows; ++r)
+            relevance.for_each(strip.first + r, begin, end, [&](Index j) {
+              visit(strip.first + r, j, *strip.at(r, j - first_));
+            });
+        }
+      });
+    }
+  }
+
+ private:
+  static constexpr Index chunks(Index columns) { return (columns + chunk - 1) / chunk; }
+
+  /// Packs the queries and a section of the corpus, unless that is what lies there.
+  void open(Index section) {
+    if (section == opened_) return;
+    opened_ = section;
+    first_ = section * plan_.section_cols;
+    cols_ = (std::min)(plan_.section_cols, plan_.cols - first_);
+    const View<const T> rows{&corpus_(first_, 0), cols_, corpus_.cols, corpus_.row_stride,
+                             corpus_.col_stride};
+    Scratch scratch = scratch_;  // each section takes the place of the one before
+    logits_ = EmbeddingLogits<T>(queries_, rows, longest_, similarity_, 1, scratch);
+    logits_.pack(false, false, scratch);
+    may_overflow_ = !(logits_.bound() <= W((std::numeric_limits<T>::max)() / 2));
+  }
+
+  /// The row that each section ends with, so that all are packed by the same powers of two.
+  [[nodiscard]] View<const T> longest_row() const {
+    Index longest = 0;
+    W length = -1;
+    for (Index j = 0; j < corpus_.rows; ++j) {
+      const W norm = row_norm(&corpus_(j, 0), corpus_.col_stride, corpus_.cols).value();
+      if (norm > length) {
+        length = norm;
+        longest = j;
+      }
+    }
+    return {&corpus_(longest, 0), 1, corpus_.cols, corpus_.row_stride, corpus_.col_stride};
+  }
+
+  /// f(i, tile, wanted) for i = 0 .. count - 1, with memory that nobody else uses meanwhile.
+  template <class F>
+  void for_lanes(Index count, const F& f) const {
+    const Index lanes = (std::min)(plan_.lanes(), count);
+    const double work = double(plan_.rows) * double(cols_) * double(queries_.cols);
+    parallel_for(lanes, work, [&](Index lane) {
+      for (Index i = lane * count / lanes; i < (lane + 1) * count / lanes; ++i)
+        f(i, tiles_ + lane * plan_.block_rows * tile, wanted_ + lane * chunks(plan_.section_cols));
+    });
+  }
+
+  /// A strip with room for no more than one tile: each lies where the one before lay.
+  [[nodiscard]] Strip<T> one_tile(T* data, Index first, Index rows) const {
+    return {data, first, (std::min)(rows, plan_.rows - first), 0};
+  }
+
+  void find_overflow(const ScoreChunk<T>& scores, Index part) const {
+    for (Index r = 0; r < scores.rows; ++r) {
+      Index& found = overflow_[(scores.first_row + r) * plan_.parts + part];
+      for (Index l = 0; l < scores.cols && found == plan_.cols; ++l)
+        if (!std::isfinite(scores.row(r)[l])) found = scores.first_col + l;
+    }
+  }
+
+  void refuse_overflows() const {
+    for (Index i = 0; i < plan_.rows; ++i) {
+      const Index* found = overflow_ + i * plan_.parts;
+      const Index j = *std::min_element(found, found + plan_.parts);
+      if (j < plan_.cols)
+        refuse_overflow(function_, "the dot product of queries row " + number(i)
+                                       + " and corpus row " + number(j)
+                                       + " overflows the scalar type");
+    }
+  }
+
+  const char* function_;
+  ScorePlan<T> plan_;
+  View<const T> queries_;
+  View<const T> corpus_;
+  Similarity similarity_;
+  Scratch scratch_;
+  T* tiles_;
+  bool* wanted_;     // of each lane: the chunks with a relevant pair
+  Index* overflow_;  // of each row and part: the first column that overflowed, or cols
+  View<const T> longest_{};
+  EmbeddingLogits<T> logits_{};
+  Index opened_ = -1;
+  Index first_ = 0;  // of the section
+  Index cols_ = 0;
+  bool may_overflow_ = false;
+};
+
+/// Arguments of everything here, without their contents.
+template <class T>
+void check_retrieval(const char* function, const View<const T>& queries,
+                     const View<const T>& corpus) {
+  check_not_empty(function, "queries", queries);
+  check_not_empty(function, "corpus", corpus);
+  if (queries.cols != corpus.cols)
+    refuse(function, "queries is " + shape(queries.rows, queries.cols) + " but corpus is "
+                         + shape(corpus.rows, corpus.cols)
+                         + ", they must have the same number of columns");
+}
+
+template <class T>
+void check_contents(const char* function, const View<const T>& queries, const View<const T>& corpus,
+                    Similarity similarity) {
+  check_embeddings(function, "queries", queries, similarity);
+  check_embeddings(function, "corpus", corpus, similarity);
+}
+
+}  // namespace contrastive::detail
+
+#endif  // CONTRASTIVE_DETAIL_SCORE_WALK_HPP
