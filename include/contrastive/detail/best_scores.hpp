@@ -88,13 +88,13 @@ class BestScores {
     Index size = 0;
   };
 
-  void collect(Index number, T* scores, Index first_col, Index cols) const {
-    List& list = lists_[number];
+  void collect(Index slot, T* scores, Index first_col, Index cols) const {
+    List& list = lists_[slot];
     // Columns come in ascending order: one that equals the threshold comes after those kept.
     if (cols == ScorePlan<T>::chunk && !(ChunkRow<T>(scores).maxCoeff() > list.threshold)) return;
     for (Index l = 0; l < cols; ++l)
       if (scores[l] > list.threshold)
-        add(list, candidates_ + number * capacity_, {scores[l], first_col + l});
+        add(list, candidates_ + slot * capacity_, {scores[l], first_col + l});
   }
 
   void add(List& list, Candidate<T>* candidates, const Candidate<T>& candidate) const {
