@@ -47,7 +47,7 @@ class BestScores {
   BestScores(const char* function, const View<const T>& queries, const View<const T>& corpus,
              Index k, Similarity similarity, Scratch& scratch)
       : k_(k),
-        capacity_(k <= few ? k : (std::min)(2 * k, corpus.rows)),
+        capacity_(k <= few ? k : (std::min)(2 * k, corpus.rows) + ScorePlan<T>::chunk),
         plan_(queries.rows, corpus.rows, queries.cols, (std::max)(Index{960}, 32 * k)),
         lists_(scratch.template take<List>(plan_.rows * plan_.parts)),
         candidates_(scratch.template take<Candidate<T>>(plan_.rows * plan_.parts * capacity_)) {
@@ -92,25 +92,28 @@ class BestScores {
     List& list = lists_[slot];
     // Columns come in ascending order: one that equals the threshold comes after those kept.
     if (cols == ScorePlan<T>::chunk && !(ChunkRow<T>(scores).maxCoeff() > list.threshold)) return;
-    for (Index l = 0; l < cols; ++l)
-      if (scores[l] > list.threshold)
-        add(list, candidates_ + slot * capacity_, {scores[l], first_col + l});
+    Candidate<T>* candidates = candidates_ + slot * capacity_;
+    if (k_ <= few) {
+      for (Index l = 0; l < cols; ++l)
+        if (scores[l] > list.threshold) insert(list, candidates, {scores[l], first_col + l});
+      return;
+    }
+    for (Index l = 0; l < cols; ++l) {  // no branch, which would often be mispredicted
+      candidates[list.size] = {scores[l], first_col + l};
+      list.size += Index(scores[l] > list.threshold);
+    }
+    if (list.size < 2 * k_) return;
+    keep_best(candidates, list.size, k_);
+    list.size = k_;
+    list.threshold = candidates[k_ - 1].score;
   }
 
-  void add(List& list, Candidate<T>* candidates, const Candidate<T>& candidate) const {
-    if (k_ <= few) {
-      Index place = list.size < k_ ? list.size++ : k_ - 1;
-      for (; place > 0 && candidates[place - 1].score < candidate.score; --place)
-        candidates[place] = candidates[place - 1];
-      candidates[place] = candidate;
-      if (list.size < k_) return;
-    } else {
-      candidates[list.size++] = candidate;
-      if (list.size < capacity_) return;
-      keep_best(candidates, list.size, k_);
-      list.size = k_;
-    }
-    list.threshold = candidates[k_ - 1].score;
+  void insert(List& list, Candidate<T>* candidates, const Candidate<T>& candidate) const {
+    Index place = list.size < k_ ? list.size++ : k_ - 1;
+    for (; place > 0 && candidates[place - 1].score < candidate.score; --place)
+      candidates[place] = candidates[place - 1];
+    candidates[place] = candidate;
+    if (list.size == k_) list.threshold = candidates[k_ - 1].score;
   }
 
   void merge_parts(Index i) const {

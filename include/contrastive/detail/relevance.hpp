@@ -80,28 +80,35 @@ double mean_reciprocal(const char* function, const View<const T>& queries,
                        Similarity similarity, Scratch& scratch) {
   check_contents(function, queries, corpus, similarity);
   const ScorePlan<T> plan(queries.rows, corpus.rows, queries.cols, 960);
-  Candidate<T>* best = scratch.take<Candidate<T>>(plan.rows);
+  Candidate<T>* best = scratch.take<Candidate<T>>(plan.rows * plan.parts);
   Index* before = scratch.take<Index>(plan.rows * plan.parts);
   std::fill_n(
-      best, plan.rows,
+      best, plan.rows * plan.parts,
       Candidate<T>{-std::numeric_limits<T>::infinity(), (std::numeric_limits<Index>::max)()});
   std::fill_n(before, plan.rows * plan.parts, Index{0});
 
   ScoreWalk<T> walk(function, plan, queries, corpus, similarity, scratch);
-  walk.relevant(relevant, [&](Index i, Index j, T score) {
+  walk.relevant(relevant, [&](Index i, Index j, T score, Index part) {
     const Candidate<T> answer{score, j};
-    if (answer.before(best[i])) best[i] = answer;
+    Candidate<T>& so_far = best[i * plan.parts + part];
+    if (answer.before(so_far)) so_far = answer;
   });
+  for (Index i = 0; i < plan.rows; ++i)
+    for (Index part = 1; part < plan.parts; ++part) {
+      const Candidate<T>& answer = best[i * plan.parts + part];
+      if (answer.before(best[i * plan.parts])) best[i * plan.parts] = answer;
+    }
   walk.all([&](const ScoreChunk<T>& scores, Index part) {
     for (Index r = 0; r < scores.rows; ++r) {
       const Index i = scores.first_row + r;
+      const Candidate<T>& answer = best[i * plan.parts];
       const T* s = scores.row(r);
       // Of equal scores those to the left of the answer come before it.
       const Index split =
-          (std::max)((std::min)(best[i].index - scores.first_col, scores.cols), Index{0});
+          (std::max)((std::min)(answer.index - scores.first_col, scores.cols), Index{0});
       int count = 0;
-      for (Index l = 0; l < split; ++l) count += int(s[l] >= best[i].score);
-      for (Index l = split; l < scores.cols; ++l) count += int(s[l] > best[i].score);
+      for (Index l = 0; l < split; ++l) count += int(s[l] >= answer.score);
+      for (Index l = split; l < scores.cols; ++l) count += int(s[l] > answer.score);
       before[i * plan.parts + part] += count;
     }
   });

@@ -53,11 +53,7 @@ struct ScorePlan {
   [[nodiscard]] Index sections() const { return (cols + section_cols - 1) / section_cols; }
   [[nodiscard]] Index blocks() const { return (rows + block_rows - 1) / block_rows; }
   [[nodiscard]] Index pieces() const { return blocks() * parts; }
-  /// Rows that one block product computes.
-  [[nodiscard]] Index groups() const { return (rows + Kernel<T>::height - 1) / Kernel<T>::height; }
-  [[nodiscard]] Index lanes() const {
-    return (std::min)(most_lanes, (std::max)(pieces(), groups()));
-  }
+  [[nodiscard]] Index lanes() const { return (std::min)(most_lanes, pieces()); }
 };
 
 /// A chunk of scores: of `rows` queries from `first_row` on and `cols` rows of the corpus from
@@ -92,9 +88,9 @@ class ScoreWalk {
         similarity_(similarity),
         scratch_(scratch),
         tiles_(scratch_.template take<T>(plan.lanes() * plan.block_rows * tile)),
-        wanted_(scratch_.template take<bool>(plan.lanes() * chunks(plan.section_cols))),
+        wanted_(scratch_.template take<bool>(plan.lanes() * flags())),
         overflow_(scratch_.template take<Index>(plan.rows * plan.parts)) {
-    std::fill_n(wanted_, plan.lanes() * chunks(plan.section_cols), false);
+    std::fill_n(wanted_, plan.lanes() * flags(), false);
     std::fill_n(overflow_, plan.rows * plan.parts, plan.cols);
     if (similarity == Similarity::dot && plan.sections() > 1) longest_ = longest_row();
   }
@@ -103,51 +99,62 @@ class ScoreWalk {
   /// ascending order, on one thread at a time. Throws once all is visited if a score overflowed.
   template <class Visit>
   void all(const Visit& visit) {
-    for (Index section = 0; section < plan_.sections(); ++section) {
-      open(section);
-      const Index count = chunks(cols_), blocks = plan_.blocks();
-      for_lanes(plan_.pieces(), [&](Index piece, T* tile_data, bool* /*wanted*/) {
-        const Index part = piece / blocks, first = piece % blocks * plan_.block_rows;
-        const Strip<T> strip = one_tile(tile_data, first, plan_.block_rows);
-        for (Index c = part * count / plan_.parts; c < (part + 1) * count / plan_.parts; ++c) {
-          logits_.fill(strip, c);
-          const Index begin = c * chunk, end = (std::min)(begin + chunk, cols_);
-          const ScoreChunk<T> scores{strip.at(0, begin), first, strip.rows, first_ + begin,
-                                     end - begin};
-          if (may_overflow_) find_overflow(scores, part);
-          visit(scores, part);
-        }
-      });
-    }
+    for_pieces([&](const Piece& piece) {
+      const Strip<T> strip = one_tile(piece.tile, piece.first_row, piece.end_row);
+      for (Index c = piece.begin; c < piece.end; ++c) {
+        logits_.fill(strip, c);
+        const Index begin = c * chunk, end = (std::min)(begin + chunk, cols_);
+        const ScoreChunk<T> scores{strip.at(0, begin), strip.first, strip.rows, first_ + begin,
+                                   end - begin};
+        if (may_overflow_) find_overflow(scores, piece.part);
+        visit(scores, piece.part);
+      }
+    });
     if (may_overflow_) refuse_overflows();
   }
 
-  /// Calls visit(i, j, score) for the relevant pairs alone, at the cost of the blocks they lie in.
+  /// Calls visit(i, j, score, part) for the relevant pairs alone, at the cost of the blocks of the
+  /// kernel's height and a chunk that they lie in.
   template <class Relevance, class Visit>
   void relevant(const Relevance& relevance, const Visit& visit) {
     constexpr Index height = Kernel<T>::height;
-    for (Index section = 0; section < plan_.sections(); ++section) {
-      open(section);
-      for_lanes(plan_.groups(), [&](Index group, T* tile_data, bool* wanted) {
-        const Strip<T> strip = one_tile(tile_data, group * height, height);
-        for (Index r = 0; r < strip.rows; ++r)
-          relevance.for_each(strip.first + r, first_, first_ + cols_,
-                             [&](Index j) { wanted[(j - first_) / chunk] = true; });
-        for (Index c = 0; c < chunks(cols_); ++c) {
-          if (!wanted[c]) continue;
-          wanted[c] = false;
+    for_pieces([&](const Piece& piece) {
+      const Index first_col = first_ + piece.begin * chunk;
+      const Index end_col = first_ + (std::min)(piece.end * chunk, cols_);
+      const auto wanted = [&](Index i, Index c) -> bool& {
+        return piece.wanted[(i - piece.first_row) / height * chunks(plan_.section_cols) + c];
+      };
+      for (Index i = piece.first_row; i < piece.end_row; ++i)
+        relevance.for_each(i, first_col, end_col,
+                           [&](Index j) { wanted(i, (j - first_) / chunk) = true; });
+      for (Index c = piece.begin; c < piece.end; ++c)
+        for (Index group = piece.first_row; group < piece.end_row; group += height) {
+          if (!wanted(group, c)) continue;
+          wanted(group, c) = false;
+          const Strip<T> strip =
+              one_tile(piece.tile, group, (std::min)(group + height, piece.end_row));
           logits_.fill(strip, c);
-          const Index begin = first_ + c * chunk, end = first_ + (std::min)((c + 1) * chunk, cols_);
+          const Index begin = first_ + c * chunk, end = (std::min)(begin + chunk, end_col);
           for (Index r = 0; r < strip.rows; ++r)
-            relevance.for_each(strip.first + r, begin, end, [&](Index j) {
-              visit(strip.first + r, j, *strip.at(r, j - first_));
+            relevance.for_each(group + r, begin, end, [&](Index j) {
+              visit(group + r, j, *strip.at(r, j - first_), piece.part);
             });
         }
-      });
-    }
+    });
   }
 
  private:
+  /// Rows and chunks of a section, and memory that nobody else uses meanwhile.
+  struct Piece {
+    Index part;
+    Index first_row;
+    Index end_row;
+    Index begin;
+    Index end;
+    T* tile;
+    bool* wanted;
+  };
+
   static constexpr Index chunks(Index columns) { return (columns + chunk - 1) / chunk; }
 
   /// Packs the queries and a section of the corpus, unless that is what lies there.
@@ -178,20 +185,34 @@ class ScoreWalk {
     return {&corpus_(longest, 0), 1, corpus_.cols, corpus_.row_stride, corpus_.col_stride};
   }
 
-  /// f(i, tile, wanted) for i = 0 .. count - 1, with memory that nobody else uses meanwhile.
+  /// f(piece) for all pieces of all sections.
   template <class F>
-  void for_lanes(Index count, const F& f) const {
-    const Index lanes = (std::min)(plan_.lanes(), count);
-    const double work = double(plan_.rows) * double(cols_) * double(queries_.cols);
-    parallel_for(lanes, work, [&](Index lane) {
-      for (Index i = lane * count / lanes; i < (lane + 1) * count / lanes; ++i)
-        f(i, tiles_ + lane * plan_.block_rows * tile, wanted_ + lane * chunks(plan_.section_cols));
-    });
+  void for_pieces(const F& f) {
+    const Index lanes = plan_.lanes(), pieces = plan_.pieces();
+    for (Index section = 0; section < plan_.sections(); ++section) {
+      open(section);
+      const double work = double(plan_.rows) * double(cols_) * double(queries_.cols);
+      parallel_for(lanes, work, [&](Index lane) {
+        T* const tile_data = tiles_ + lane * plan_.block_rows * tile;
+        bool* const wanted = wanted_ + lane * flags();
+        for (Index i = lane * pieces / lanes; i < (lane + 1) * pieces / lanes; ++i) {
+          const Index part = i / plan_.blocks(), count = chunks(cols_);
+          const Index first_row = i % plan_.blocks() * plan_.block_rows;
+          f(Piece{part, first_row, (std::min)(first_row + plan_.block_rows, plan_.rows),
+                  part * count / plan_.parts, (part + 1) * count / plan_.parts, tile_data, wanted});
+        }
+      });
+    }
   }
 
   /// A strip with room for no more than one tile: each lies where the one before lay.
-  [[nodiscard]] Strip<T> one_tile(T* data, Index first, Index rows) const {
-    return {data, first, (std::min)(rows, plan_.rows - first), 0};
+  static Strip<T> one_tile(T* data, Index first, Index end) {
+    return {data, first, end - first, 0};
+  }
+
+  /// Blocks of the kernel's height and a chunk in a piece and all chunks.
+  [[nodiscard]] Index flags() const {
+    return plan_.block_rows / Kernel<T>::height * chunks(plan_.section_cols);
   }
 
   void find_overflow(const ScoreChunk<T>& scores, Index part) const {
@@ -220,7 +241,7 @@ class ScoreWalk {
   Similarity similarity_;
   Scratch scratch_;
   T* tiles_;
-  bool* wanted_;     // of each lane: the chunks with a relevant pair
+  bool* wanted_;     // of each lane: the blocks with a relevant pair
   Index* overflow_;  // of each row and part: the first column that overflowed, or cols
   View<const T> longest_{};
   EmbeddingLogits<T> logits_{};
