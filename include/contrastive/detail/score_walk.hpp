@@ -23,7 +23,7 @@ namespace contrastive::detail {
 template <class T>
 struct ScorePlan {
   static constexpr Index chunk = Kernel<T>::chunk;
-  static constexpr Index most_lanes = 64;  ///< pieces that may run at once
+  static constexpr Index most_lanes = 32;  ///< pieces that may run at once
 
   Index rows = 0;
   Index cols = 0;
@@ -41,8 +41,9 @@ struct ScorePlan {
     const Index most = 16 * cached;
     section_cols = (std::max)({cached, (std::min)(8 * rows, most), Index{1024}});
     section_cols = (std::min)(cols, round_up(section_cols, chunk));
-    // High enough to use a panel several times, and at most what stays in the cache.
-    const Index even = round_up((rows + most_lanes - 1) / most_lanes, height);
+    // Two blocks a lane, but high enough to use a panel several times, and low enough for the
+    // cache.
+    const Index even = round_up((rows + 2 * most_lanes - 1) / (2 * most_lanes), height);
     block_rows = (std::min)(
         {(std::max)(even, round_up(60, height)), round_up(rows, height), round_up(240, height)});
     // Enough pieces for several threads, but no more: each part looks for its own best.
