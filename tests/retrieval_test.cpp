@@ -540,6 +540,21 @@ TEMPLATE_TEST_CASE("retrieval refuses dot products that overflow", "[retrieval][
   CHECK(top_k(q, c, 2).scores.allFinite());
 }
 
+TEMPLATE_TEST_CASE("what a refused call left in the workspace does not matter", "[retrieval]",
+                   float, double) {
+  const TestType huge = std::sqrt(std::numeric_limits<TestType>::max()) * TestType(2);
+  MatrixOf<TestType> q = MatrixOf<TestType>::Constant(100, 2, huge), c = q;
+  c.col(1) *= TestType(-1);  // every score is inf - inf
+  contrastive::Workspace workspace;
+  TopK<TestType> result;
+  CHECK_THROWS_AS(top_k(q, c, 1, Similarity::dot, result, workspace), std::overflow_error);
+  Random random(109);
+  const Matrix small_q = small_integers(40, 3, random), small_c = small_integers(5, 3, random);
+  check_exact(
+      top_k(small_q.cast<TestType>(), small_c.cast<TestType>(), 3, Similarity::dot, workspace),
+      scores_of(small_q, small_c, Similarity::dot), 3);
+}
+
 TEMPLATE_TEST_CASE("retrieval of rows at the ends of the range", "[retrieval]", float, double) {
   const TestType most = std::numeric_limits<TestType>::max();
   const TestType least = std::numeric_limits<TestType>::denorm_min();
