@@ -16,6 +16,7 @@
 #include "options.hpp"
 #include "pair_classification.hpp"
 #include "results.hpp"
+#include "retrieval.hpp"
 #include "siglip.hpp"
 #include "sup_con.hpp"
 #include "temperature.hpp"

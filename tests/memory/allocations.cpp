@@ -237,7 +237,31 @@ void check_all(const Eigen::MatrixBase<Q>& q, const Eigen::MatrixBase<P>& p,
     check("uniformity_loss",
           [&] { value += uniformity_loss(q, 2, Similarity::cosine, workspace); });
   }
+  {
+    TopK<float> result;
+    check("top_k", [&] { top_k(q, p, 3, Similarity::cosine, result, workspace); });
+    check("recall_at_k", [&] {
+      value += float(recall_at_k(q, p, 3, Similarity::dot, workspace));
+      value += float(recall_at_k(q, p, ids, ids, 3, Similarity::cosine, workspace));
+    });
+    check("mean_reciprocal_rank", [&] {
+      value += float(mean_reciprocal_rank(q, p, Similarity::dot, workspace));
+      value += float(mean_reciprocal_rank(q, p, ids, ids, Similarity::cosine, workspace));
+    });
+  }
   if (!(value > 0)) ++failures;
+}
+
+/// A corpus of several sections and more than a few best, and another shape in between.
+void check_retrieval(contrastive_tests::Random& random) {
+  const Eigen::MatrixXf q = random.normal_matrix(3, 4000).cast<float>();
+  const Eigen::MatrixXf corpus = random.normal_matrix(2500, 4000).cast<float>();
+  Workspace workspace;
+  TopK<float> many, one;
+  check("top_k of a large corpus", [&] {
+    top_k(q, corpus, 200, Similarity::dot, many, workspace);
+    top_k(q, corpus.topRows(5), 1, Similarity::cosine, one, workspace);
+  });
 }
 
 /// A smaller batch after a larger one, and other losses in between, allocate nothing either.
@@ -301,6 +325,7 @@ int main() {
   std::puts("");
   check_shrinking(q, p);
   check_queue(q);
+  check_retrieval(random);
 
   if (failures != 0) std::printf("%d calls allocated\n", failures);
   return failures == 0 ? 0 : 1;

@@ -188,6 +188,18 @@ void check() {
     expect("uniformity_loss_grad dZ(0, 0)", uniformity.dZ(0, 0), -4.0);
   }
   {
+    // Row 0 of q is nearest to row 0 of p, row 1 to row 1; both rows of p answer the id 7.
+    const std::vector<std::int64_t> items{7, 7}, answers{7, 7};
+    const auto [indices, scores] = top_k(q, p, 2);
+    expect("top_k indices(1, 0)", static_cast<double>(indices(1, 0)), 1);
+    expect("top_k scores(1, 0)", scores(1, 0), 1);
+    expect("top_k scores(1, 1)", scores(1, 1), 0);
+    expect("recall_at_k", recall_at_k(q, p, 1), 1);
+    expect("recall_at_k by id", recall_at_k(q, p, items, answers, 1), 0.5);
+    expect("mean_reciprocal_rank", mean_reciprocal_rank(q, p.colwise().reverse()), 0.5);
+    expect("mean_reciprocal_rank by id", mean_reciprocal_rank(q, p, items, answers), 1);
+  }
+  {
     // A result made earlier, row-major and strided arguments, lists of ids and weights.
     const Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> wide =
         Matrix::Identity(2, 5);
