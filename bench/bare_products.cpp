@@ -1,7 +1,11 @@
 #include "bare_products.hpp"
 
+#include <cstddef>
 #include <type_traits>
 
+#ifdef CONTRASTIVE_BENCH_OPENBLAS_AFFINITY
+#include <sched.h>
+#endif
 #ifdef CONTRASTIVE_BENCH_CBLAS
 #include <cblas.h>
 #endif
@@ -71,8 +75,18 @@ template void transposed_times(const Matrix<double>&, const Matrix<double>&, Mat
 std::string products_description() {
   return std::string(openblas_get_config()) + ", kernels for " + openblas_get_corename();
 }
-int set_product_threads(int threads) {
+int set_product_threads(int threads, [[maybe_unused]] const std::vector<int>& cores) {
   openblas_set_num_threads(threads);
+#ifdef CONTRASTIVE_BENCH_OPENBLAS_AFFINITY
+  // The calling thread does its part, so a pool of OpenBLAS's own has one less.
+  if (openblas_get_parallel() == OPENBLAS_THREAD)
+    for (std::size_t k = 1; k < cores.size(); ++k) {
+      cpu_set_t set;
+      CPU_ZERO(&set);
+      CPU_SET(std::size_t(cores[k]), &set);
+      openblas_setaffinity(int(k) - 1, sizeof set, &set);
+    }
+#endif
   return openblas_get_num_threads();
 }
 
@@ -82,7 +96,7 @@ int set_product_threads(int threads) {
 std::string products_description() {
   return "an unknown BLAS";
 }
-int set_product_threads(int) {
+int set_product_threads(int, const std::vector<int>&) {
   return 0;
 }
 
@@ -91,7 +105,7 @@ int set_product_threads(int) {
 std::string products_description() {
   return "Eigen's own products";
 }
-int set_product_threads(int threads) {
+int set_product_threads(int threads, const std::vector<int>&) {
   Eigen::setNbThreads(threads);
   return Eigen::nbThreads();
 }

@@ -4,6 +4,7 @@
 
 #include <Eigen/Core>
 #include <string>
+#include <vector>
 
 namespace bench {
 
@@ -13,8 +14,9 @@ using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>;
 /// Whose products these are.
 std::string products_description();
 
-/// How many threads they may use. The answer is what they do use.
-int set_product_threads(int threads);
+/// Gives them that many threads, pinned to these cores if there are any. Returns how many they do
+/// use, 0 where that is unknown.
+int set_product_threads(int threads, const std::vector<int>& cores);
 
 /// S = X Y^T
 template <class T>

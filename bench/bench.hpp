@@ -29,7 +29,9 @@ struct Size {
 // Each program defines what it compares with.
 void register_benchmarks(const std::vector<Size>& sizes);
 std::string other_description();
-int set_other_threads(int threads);  ///< returns how many it does use, 0 where that is unknown
+/// Gives it that many threads, pinned to these cores if there are any. Returns how many it does
+/// use, 0 where that is unknown.
+int set_other_threads(int threads, const std::vector<int>& cores);
 
 /// Set when two things that ought to be equal are not: the program then exits with 1.
 inline bool failed = false;
@@ -85,16 +87,15 @@ class Sampler {
     double seconds = time(1);  // it may allocate
     if (seconds < long_call) seconds = time(1);
     is_long_ = seconds >= long_call;
-    calls_ = std::clamp(int(sample_length / std::max(seconds, 1e-9)), 1, 100000);
+    calls = std::clamp(int(sample_length / std::max(seconds, 1e-9)), 1, 100000);
   }
 
-  /// As many calls as make a sample.
-  [[nodiscard]] int calls() const { return calls_; }
+  int calls = 1;  ///< as many as make a sample
 
   void sample() {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     for (double warm = 0; warm < 5e-3 && !is_long_;) warm += time(1);
-    samples_.push_back(time(calls_) / calls_);
+    samples_.push_back(time(calls) / calls);
   }
 
   /// Seconds a call.
@@ -109,40 +110,61 @@ class Sampler {
   static constexpr double sample_length = 20e-3;  // far above the clock's grain
   static constexpr double long_call = 0.5;        // waking threads is nothing beside it
 
-  double time(int calls) {
+  double time(int count) {
     using Clock = std::chrono::steady_clock;
     const auto begin = Clock::now();
-    for (int i = 0; i < calls; ++i) call_(turn_++ % batch_count);
+    for (int i = 0; i < count; ++i) call_(turn_++ % batch_count);
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
 
   Call call_;
   std::size_t turn_ = 0;
   bool is_long_ = false;
-  int calls_ = 1;
   std::vector<double> samples_{};
 };
 
-/// Runs the two in turn as long as the benchmark wants, five times at least. The benchmark's time
-/// is the median of ours; counters take the median of the other, in us, and the ratio.
-///
-/// @return the median of ours, in seconds.
-template <class Ours, class Other>
-double alternate(benchmark::State& state, Ours our_call, const std::string& other_name,
-                 Other other_call) {
-  constexpr int rounds = 5;
-  Sampler<Ours> ours(std::move(our_call));
-  Sampler<Other> other(std::move(other_call));
-  while (state.KeepRunningBatch(rounds * ours.calls()))
-    for (int round = 0; round < rounds; ++round) {
-      ours.sample();
-      other.sample();
-    }
-  // Google Benchmark divides what it is given by the number of iterations.
-  state.SetIterationTime(ours.median() * double(state.iterations()));
-  state.counters[other_name + "_us"] = 1e6 * other.median();
-  state.counters["ratio"] = ours.median() / other.median();
-  return ours.median();
+/// A benchmark of one size, as add_benchmark() registers it: runs the two in turn as long as Google
+/// Benchmark wants, five times at least. Its time is the median of ours; counters take the median
+/// of the other, in us, and the ratio.
+class Alternation {
+ public:
+  /// Returns the median of ours, in seconds.
+  template <class Ours, class Other>
+  double run(benchmark::State& state, Ours our_call, const std::string& other_name,
+             Other other_call) {
+    constexpr int rounds = 5;
+    Sampler<Ours> ours(std::move(our_call));
+    Sampler<Other> other(std::move(other_call));
+    // Repetitions must have as many iterations as the first run.
+    if (calls_ == 0) calls_ = ours.calls;
+    ours.calls = calls_;
+    while (state.KeepRunningBatch(rounds * calls_))
+      for (int round = 0; round < rounds; ++round) {
+        ours.sample();
+        other.sample();
+      }
+    // Google Benchmark divides what it is given by the number of iterations.
+    state.SetIterationTime(ours.median() * double(state.iterations()));
+    state.counters[other_name + "_us"] = 1e6 * other.median();
+    state.counters["ratio"] = ours.median() / other.median();
+    return ours.median();
+  }
+
+ private:
+  int calls_ = 0;
+};
+
+/// Registers run(state, size, alternation) as LOSS/SCALAR/B:.../d:...
+template <class Run>
+void add_benchmark(const std::string& loss, const std::string& scalar, const Size& size,
+                   const Run& run) {
+  const std::string name =
+      loss + "/" + scalar + "/B:" + std::to_string(size.B) + "/d:" + std::to_string(size.d);
+  benchmark::RegisterBenchmark(
+      name.c_str(), [run, size, alternation = Alternation()](
+                        benchmark::State& state) mutable { run(state, size, alternation); })
+      ->UseManualTime()
+      ->Unit(benchmark::kMicrosecond);
 }
 
 }  // namespace bench

@@ -71,8 +71,8 @@ template <class M, class Result, class Call>
 void add(const std::vector<Size>& sizes, const std::string& name, const Cost& cost,
          const Call& call, std::size_t budget = Workspace::default_budget) {
   using T = typename M::Scalar;
-  auto run = [cost, call, budget](benchmark::State& state) {
-    const Size size{Index(state.range(0)), Index(state.range(1))};
+  const auto run = [cost, call, budget](benchmark::State& state, const Size& size,
+                                        Alternation& alternation) {
     const std::vector<Batch<M>> batches = random_batches<M>(size);
     Result result{};
     Workspace workspace(budget);
@@ -81,16 +81,14 @@ void add(const std::vector<Size>& sizes, const std::string& name, const Cost& co
       benchmark::DoNotOptimize(&result);
       benchmark::ClobberMemory();
     };
-    const double seconds = alternate(state, ours, "bare", Bare<T>(cost, size));
+    const double seconds = alternation.run(state, ours, "bare", Bare<T>(cost, size));
     state.counters["GFLOP/s"] = 1e-9 * cost.operations(size) / seconds;
     state.counters["workspace_bytes"] = double(workspace.size());
   };
   const bool is_double = std::is_same_v<T, double>;
-  auto* registered = benchmark::RegisterBenchmark(
-      (name + (is_double ? "/double" : "/float")).c_str(), std::move(run));
-  registered->ArgNames({"B", "d"})->UseManualTime()->Unit(benchmark::kMicrosecond);
   for (const Size& size : sizes)
-    if (!is_double || size.B <= 4096) registered->Args({size.B, size.d});
+    if (!is_double || size.B <= 4096)
+      add_benchmark(name, is_double ? "double" : "float", size, run);
 }
 
 template <class T>
@@ -149,8 +147,8 @@ std::string other_description() {
   return "that many bare matrix products by " + products_description();
 }
 
-int set_other_threads(int threads) {
-  return set_product_threads(threads);
+int set_other_threads(int threads, const std::vector<int>& cores) {
+  return set_product_threads(threads, cores);
 }
 
 }  // namespace bench

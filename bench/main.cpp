@@ -12,6 +12,9 @@
 #ifdef _OPENMP
 #include <omp.h>
 #endif
+#ifdef __linux__
+#include <sched.h>
+#endif
 
 #include "bench.hpp"
 #include "table.hpp"
@@ -38,26 +41,53 @@ std::string processor() {
   return "unknown";
 }
 
-std::string thread_count(int threads) {
-  return threads > 0 ? std::to_string(threads) : "unknown";
+int our_threads() {
+#ifdef _OPENMP
+  return omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
+/// Gives each of our threads a core of its own, unless OMP_PROC_BIND did. Threads that have slept
+/// may wake on one core, where they spin for each other: then a call of 50 us took 16 ms, four
+/// barriers of a time slice each.
+///
+/// @return the cores, none where threads are free to move.
+std::vector<int> pin_threads() {
+  std::vector<int> cores;
+#if defined(__linux__) && defined(_OPENMP)
+  cpu_set_t allowed;
+  if (omp_get_proc_bind() != omp_proc_bind_false
+      || sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+    return {};
+  for (int core = 0; core < CPU_SETSIZE && int(cores.size()) < our_threads(); ++core)
+    if (CPU_ISSET(std::size_t(core), &allowed)) cores.push_back(core);
+  if (int(cores.size()) < our_threads()) return {};
+#pragma omp parallel
+  {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(std::size_t(cores[std::size_t(omp_get_thread_num())]), &set);
+    sched_setaffinity(0, sizeof set, &set);
+  }
+#endif
+  return cores;
 }
 
 /// What a figure depends on.
 std::vector<std::pair<std::string, std::string>> context() {
-#ifdef _OPENMP
-  const int threads = omp_get_max_threads();
-#else
-  const int threads = 1;
-#endif
-  const int other_threads = bench::set_other_threads(threads);
-  return {
-      {"processor", processor()},
-      {"threads", thread_count(threads) + " (ours), " + thread_count(other_threads) + " (theirs)"},
-      {"theirs", bench::other_description()},
-      {"compiler", CONTRASTIVE_BENCH_COMPILER},
-      {"Eigen", std::to_string(EIGEN_WORLD_VERSION) + "." + std::to_string(EIGEN_MAJOR_VERSION)
-                    + "." + std::to_string(EIGEN_MINOR_VERSION) + ", "
-                    + Eigen::SimdInstructionSetsInUse()}};
+  const std::vector<int> cores = pin_threads();
+  const int others = bench::set_other_threads(our_threads(), cores);
+  return {{"processor", processor()},
+          {"threads", std::to_string(our_threads()) + " (ours), "
+                          + (others > 0 ? std::to_string(others) : "an unknown number")
+                          + " (theirs)" + (cores.empty() ? "" : ", pinned")},
+          {"theirs", bench::other_description()},
+          {"compiler", CONTRASTIVE_BENCH_COMPILER},
+          {"Eigen", std::to_string(EIGEN_WORLD_VERSION) + "." + std::to_string(EIGEN_MAJOR_VERSION)
+                        + "." + std::to_string(EIGEN_MINOR_VERSION) + ", "
+                        + Eigen::SimdInstructionSetsInUse()}};
 }
 
 /// Whether the flag is there; it is taken out.

@@ -28,10 +28,11 @@ class TableReporter : public benchmark::BenchmarkReporter {
       const double seconds =
           run.GetAdjustedRealTime() / benchmark::GetTimeUnitMultiplier(run.time_unit);
       std::snprintf(cell, sizeof cell, "%.3g (%.2f)", 1e3 * seconds, double(ratio->second));
-      const std::string& name = run.run_name.function_name;  // loss/scalar
-      const std::size_t slash = name.find('/');
-      tables_[name.substr(slash + 1)].set(run.run_name.args, name.substr(0, slash), cell);
-      std::fprintf(stderr, "%s/%s %s\n", name.c_str(), run.run_name.args.c_str(), cell);
+      const std::string& name = run.run_name.function_name;  // LOSS/SCALAR/B:.../d:...
+      const std::size_t scalar = name.find('/') + 1, size = name.find('/', scalar) + 1;
+      tables_[name.substr(scalar, size - 1 - scalar)].set(name.substr(size),
+                                                          name.substr(0, scalar - 1), cell);
+      std::fprintf(stderr, "%s: %s\n", name.c_str(), cell);
     }
   }
 
@@ -53,15 +54,16 @@ class TableReporter : public benchmark::BenchmarkReporter {
     }
 
     void print() const {
-      std::string rule = "| --- |";
-      std::printf("| |");
+      std::string rule = "| ---: | ---: |";
+      std::printf("| B | d |");
       for (const std::string& column : columns_) {
         std::printf(" %s |", column.c_str());
         rule += " ---: |";
       }
       std::printf("\n%s\n", rule.c_str());
       for (const std::string& row : rows_) {
-        std::printf("| %s |", row.c_str());
+        const std::size_t slash = row.find('/');  // B:.../d:...
+        std::printf("| %s | %s |", row.substr(2, slash - 2).c_str(), row.substr(slash + 3).c_str());
         for (const std::string& column : columns_) {
           const auto cell = cells_.find({row, column});
           std::printf(" %s |", cell == cells_.end() ? "" : cell->second.c_str());

@@ -62,9 +62,9 @@ double difference(const M& ours, const torch::Tensor& tensor) {
 template <class Result, class Ours, class Theirs>
 void add(const std::vector<Size>& sizes, const std::string& name, const Ours& ours,
          const Theirs& theirs) {
-  auto run = [ours, theirs](benchmark::State& state) {
-    const std::vector<Batch<M>> batches =
-        random_batches<M>({Index(state.range(0)), Index(state.range(1))});
+  const auto run = [ours, theirs](benchmark::State& state, const Size& size,
+                                  Alternation& alternation) {
+    const std::vector<Batch<M>> batches = random_batches<M>(size);
     std::vector<Torch> torches(batches.begin(), batches.end());
     Result result;
     Workspace workspace;
@@ -91,12 +91,10 @@ void add(const std::vector<Size>& sizes, const std::string& name, const Ours& ou
       state.SkipWithError("libtorch's loss or gradients are not the same");
       return;
     }
-    alternate(state, run_ours, "torch", run_theirs);
+    alternation.run(state, run_ours, "torch", run_theirs);
     state.counters["difference"] = error;
   };
-  auto* registered = benchmark::RegisterBenchmark((name + "/float").c_str(), std::move(run));
-  registered->ArgNames({"B", "d"})->UseManualTime()->Unit(benchmark::kMicrosecond);
-  for (const Size& size : sizes) registered->Args({size.B, size.d});
+  for (const Size& size : sizes) add_benchmark(name, "float", size, run);
 }
 
 }  // namespace
@@ -119,7 +117,7 @@ std::string other_description() {
   return std::string("libtorch ") + TORCH_VERSION + " with autograd";
 }
 
-int set_other_threads(int threads) {
+int set_other_threads(int threads, const std::vector<int>&) {  // its OpenMP threads are ours
   torch::set_num_threads(threads);
   return torch::get_num_threads();
 }
