@@ -139,7 +139,7 @@ class Bar {
     std::string bar(std::size_t(share * width), '#');
     bar.resize(width, '.');
     if (elapsed < expected_)
-      std::printf("\r[%s] about %2.0f%%, %.0f s left  ", bar.c_str(), 100 * share,
+      std::printf("\r[%s] %2.0f%%, %.0f s left, estimated  ", bar.c_str(), 100 * share,
                   std::ceil(expected_ - elapsed));
     else
       std::printf("\r[%s] longer than expected, %.0f s  ", bar.c_str(), elapsed);
