@@ -63,15 +63,16 @@ auto encode_chunks(const Chunks& chunks, Encode& encode, Index cols) {
   require_same_scalar<Rows>();
   GradientOf<Rows> all(chunks.rows, cols);
   chunks.for_each([&](Index first, Index count, std::uint64_t seed) {
-    const std::string what = "encode's chunk of " + chunks.name() + " from row " + number(first);
+    const std::string what =
+        "encode's chunk of " + chunks.name() + " from row " + std::to_string(first);
     const auto& rows = encode(chunks.side, first, count, seed);
     if (rows.rows() != count || rows.cols() == 0)
-      refuse("grad_cached", what + " is " + shape(rows.rows(), rows.cols()) + ", it must have "
-                                + number(count) + " rows and at least one column");
+      refuse("grad_cached", {what, " is ", shape(rows.rows(), rows.cols()), ", it must have ",
+                             number(count), " rows and at least one column"});
     if (first == 0) all.resize(chunks.rows, rows.cols());
     if (rows.cols() != all.cols())
-      refuse("grad_cached", what + " is " + shape(rows.rows(), rows.cols()) + ", but the first has "
-                                + number(all.cols()) + " columns");
+      refuse("grad_cached", {what, " is ", shape(rows.rows(), rows.cols()), ", but the first has ",
+                             number(all.cols()), " columns"});
     auto block = all.middleRows(first, count);
     block = rows;
     check_finite("grad_cached", what.c_str(), strided_view(std::as_const(block)));
@@ -128,16 +129,14 @@ auto gradient_by_third(const R& r) -> decltype((r.dN)) {
 template <class X, class DX>
 void check_gradient_shape(const Chunks& chunks, const X& x, const DX& dx) {
   if (x.rows() != dx.rows() || x.cols() != dx.cols())
-    refuse("grad_cached", chunks.name() + " is " + shape(x.rows(), x.cols())
-                              + " but the loss returned a gradient of "
-                              + shape(dx.rows(), dx.cols()));
+    refuse("grad_cached", {chunks.name(), " is ", shape(x.rows(), x.cols()),
+                           " but the loss returned a gradient of ", shape(dx.rows(), dx.cols())});
 }
 
 inline void check_counts(Index batch, Index negatives, Index chunk) {
   const auto check = [](const char* argument, Index n, Index least) {
     if (n < least)
-      refuse("grad_cached",
-             std::string(argument) + " is " + number(n) + ", it must be at least " + number(least));
+      refuse("grad_cached", {argument, " is ", number(n), ", it must be at least ", number(least)});
   };
   check("the batch", batch, 1);
   check("the number of negatives", negatives, 0);

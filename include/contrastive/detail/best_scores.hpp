@@ -30,9 +30,9 @@ void keep_best(Candidate<T>* candidates, Index n, Index k) {
 }
 
 inline void check_k(const char* function, Index k, Index corpus_rows) {
-  if (k < 1) refuse(function, "k is " + number(k) + ", it must be at least 1");
+  if (k < 1) refuse(function, {"k is ", number(k), ", it must be at least 1"});
   if (k > corpus_rows)
-    refuse(function, "k is " + number(k) + " but corpus has " + number(corpus_rows) + " rows");
+    refuse(function, {"k is ", number(k), " but corpus has ", number(corpus_rows), " rows"});
 }
 
 /// The k best of each query. A row (of each part of the corpus) takes what is above its threshold,

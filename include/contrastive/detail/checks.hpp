@@ -12,42 +12,40 @@
 namespace contrastive::detail {
 
 inline void check_finite(const char* function, const char* argument, double x) {
-  if (!std::isfinite(x)) refuse(function, std::string(argument) + " is " + number(x));
+  if (!std::isfinite(x)) refuse(function, {argument, " is ", number(x)});
 }
 
 inline void check_positive(const char* function, const char* argument, double x) {
   if (!(x > 0) || !std::isfinite(x))
-    refuse(function,
-           std::string(argument) + " is " + number(x) + ", it must be positive and finite");
+    refuse(function, {argument, " is ", number(x), ", it must be positive and finite"});
 }
 
 template <class T>
 void check_not_empty(const char* function, const char* argument, const View<const T>& x) {
   if (x.rows == 0 || x.cols == 0)
-    refuse(function, std::string(argument) + " is " + shape(x.rows, x.cols)
-                         + ", it must have at least one row and one column");
+    refuse(function, {argument, " is ", shape(x.rows, x.cols),
+                      ", it must have at least one row and one column"});
 }
 
 template <class T>
 void check_same_shape(const char* function, const char* name_x, const View<const T>& x,
                       const char* name_y, const View<const T>& y) {
   if (x.rows != y.rows || x.cols != y.cols)
-    refuse(function, std::string(name_x) + " is " + shape(x.rows, x.cols) + " but " + name_y
-                         + " is " + shape(y.rows, y.cols) + ", they must have the same shape");
+    refuse(function, {name_x, " is ", shape(x.rows, x.cols), " but ", name_y, " is ",
+                      shape(y.rows, y.cols), ", they must have the same shape"});
 }
 
 template <class T>
 void check_square(const char* function, const char* argument, const View<const T>& x) {
   if (x.rows != x.cols)
-    refuse(function,
-           std::string(argument) + " is " + shape(x.rows, x.cols) + ", logits must be square");
+    refuse(function, {argument, " is ", shape(x.rows, x.cols), ", logits must be square"});
 }
 
 inline void check_length(const char* function, const char* argument, Index length, Index expected,
                          const char* what) {
   if (length != expected)
-    refuse(function, std::string(argument) + " has " + number(length) + " entries, but " + what
-                         + " has " + number(expected));
+    refuse(function,
+           {argument, " has ", number(length), " entries, but ", what, " has ", number(expected)});
 }
 
 /// For a list that may be left out.
@@ -65,11 +63,11 @@ inline void check_weights(const char* function, const List<double>& weights, Ind
   for (Index i = 0; i < rows; ++i) {
     const double w = weights[i];
     if (!std::isfinite(w) || w < 0)
-      refuse(function, "weights[" + number(i) + "] is " + number(w)
-                           + ", weights must be finite and not negative");
+      refuse(function, {"weights[", number(i), "] is ", number(w),
+                        ", weights must be finite and not negative"});
     any = any || w > 0;
   }
-  if (!any) refuse(function, "weights sum to 0");
+  if (!any) refuse(function, {"weights sum to 0"});
 }
 
 /// Whether x is finite everywhere, read in the order in which it lies in memory.
@@ -100,8 +98,8 @@ void check_finite(const char* function, const char* argument, const View<const T
   for (Index i = 0; i < x.rows; ++i)
     for (Index j = 0; j < x.cols; ++j)
       if (!std::isfinite(x(i, j)))
-        refuse(function, std::string(argument) + " has " + number(double(x(i, j))) + " at row "
-                             + number(i) + ", column " + number(j));
+        refuse(function, {argument, " has ", number(double(x(i, j))), " at row ", number(i),
+                          ", column ", number(j)});
 }
 
 template <class T>
@@ -110,8 +108,8 @@ void check_no_zero_row(const char* function, const char* argument, const View<co
     bool zero = true;
     for (Index j = 0; j < x.cols && zero; ++j) zero = x(i, j) == T(0);
     if (zero)
-      refuse(function, std::string(argument) + " has a zero row, row " + number(i)
-                           + ": a cosine needs a direction");
+      refuse(function,
+             {argument, " has a zero row, row ", number(i), ": a cosine needs a direction"});
   }
 }
 
@@ -124,7 +122,7 @@ void check_embeddings(const char* function, const char* argument, const View<con
 }
 
 inline void refuse_option(const char* function, const char* option, const char* why) {
-  refuse(function, std::string("option ") + option + " " + why);
+  refuse(function, {"option ", option, " ", why});
 }
 
 }  // namespace contrastive::detail

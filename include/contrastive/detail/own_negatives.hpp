@@ -45,8 +45,8 @@ class OwnNegatives {
     for (Index i = 0; i < batch_; ++i)
       for (Index m = begin(i); m < end(i); ++m)
         if (!(std::fabs(logit(i, m)) <= limit))
-          refuse_overflow(function, "the logit of row " + number(i) + " and its negative, row "
-                                        + number(m) + " of N, overflows the scalar type");
+          refuse_overflow(function, {"the logit of row ", number(i), " and its negative, row ",
+                                     number(m), " of N, overflows the scalar type"});
   }
 
   /// Rows begin(i) .. end(i) - 1 of N are query i's.

@@ -229,9 +229,8 @@ class ScoreWalk {
       const Index* found = overflow_ + i * plan_.parts;
       const Index j = *std::min_element(found, found + plan_.parts);
       if (j < plan_.cols)
-        refuse_overflow(function_, "the dot product of queries row " + number(i)
-                                       + " and corpus row " + number(j)
-                                       + " overflows the scalar type");
+        refuse_overflow(function_, {"the dot product of queries row ", number(i),
+                                    " and corpus row ", number(j), " overflows the scalar type"});
     }
   }
 
@@ -259,9 +258,9 @@ void check_retrieval(const char* function, const View<const T>& queries,
   check_not_empty(function, "queries", queries);
   check_not_empty(function, "corpus", corpus);
   if (queries.cols != corpus.cols)
-    refuse(function, "queries is " + shape(queries.rows, queries.cols) + " but corpus is "
-                         + shape(corpus.rows, corpus.cols)
-                         + ", they must have the same number of columns");
+    refuse(function,
+           {"queries is ", shape(queries.rows, queries.cols), " but corpus is ",
+            shape(corpus.rows, corpus.cols), ", they must have the same number of columns"});
 }
 
 template <class T>

@@ -31,11 +31,10 @@ class UniformityLoss {
                  Similarity similarity, bool gradient, Workspace& workspace)
       : scratch_(workspace), rows_(z, similarity) {
     check_not_empty(function, argument, z);
-    if (z.rows < 2)
-      refuse(function, std::string(argument) + " has 1 row, uniformity needs at least 2");
+    if (z.rows < 2) refuse(function, {argument, " has 1 row, uniformity needs at least 2"});
     check_positive(function, "t", t);
     if (!(t <= static_cast<double>((std::numeric_limits<T>::max)() / 2)))
-      refuse(function, "t is " + number(t) + ", 2t overflows the scalar type");
+      refuse(function, {"t is ", number(t), ", 2t overflows the scalar type"});
     check_embeddings(function, argument, z, similarity);
 
     rows_.measure(scratch_);
