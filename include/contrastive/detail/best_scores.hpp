@@ -91,7 +91,8 @@ class BestScores {
   void collect(Index slot, T* scores, Index first_col, Index cols) const {
     List& list = lists_[slot];
     // Columns come in ascending order: one that equals the threshold comes after those kept.
-    if (cols == ScorePlan<T>::chunk && !(ChunkRow<T>(scores).maxCoeff() > list.threshold)) return;
+    if (cols == ScorePlan<T>::chunk && !(largest_of<T>(ChunkRow<T>(scores)) > list.threshold))
+      return;
     Candidate<T>* candidates = candidates_ + slot * capacity_;
     if (k_ <= few) {
       for (Index l = 0; l < cols; ++l)

@@ -82,10 +82,10 @@ SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
         const W w = weights[i];
         SigmoidSums<W>& part = parts[c * plan.strip_rows + r];
         // softplus(x) = max(x, 0) + log1p(e) and sigmoid(x) = (x < 0 ? e : 1) / (1 + e); 0 at -inf.
-        part.loss = W((x.max)(T(0)).sum()) + sum_log1p<T>(e);
+        part.loss = W(sum_of<T>((x.max)(T(0)))) + sum_log1p<T>(e);
         const Lanes<T> is_positive = (((x * T(1e30)).max)(T(0)).min)(T(1));
         row = (e.max)(is_positive) / (T(1) + e);
-        part.d_bias = W(row.sum());
+        part.d_bias = W(sum_of<T>(row));
         if (gradient) row *= T(w);
         if (begin <= i && i < end) {
           const W positive = W(positives[r]) + W(bias);

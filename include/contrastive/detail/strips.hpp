@@ -34,6 +34,29 @@ struct Strip {
 template <class T>
 using ChunkRow = Eigen::Map<Eigen::Array<T, Kernel<T>::chunk, 1>, Eigen::AlignedMax>;
 
+/// A chunk of numbers, as wide as a chunk's part of a row.
+template <class T>
+using Lanes = Eigen::Array<T, Kernel<T>::chunk, 1>;
+
+/// Their sum, and the largest of them: width by width, as Eigen unrolls both entry by entry, which
+/// the compiler spends long on.
+template <class T>
+T sum_of(const Lanes<T>& x) {
+  constexpr Index kWidth = Kernel<T>::width;
+  Eigen::Array<T, kWidth, 1> parts = x.template head<kWidth>();
+  for (Index l = kWidth; l < Kernel<T>::chunk; l += kWidth) parts += x.template segment<kWidth>(l);
+  return parts.sum();
+}
+
+template <class T>
+T largest_of(const Lanes<T>& x) {
+  constexpr Index kWidth = Kernel<T>::width;
+  Eigen::Array<T, kWidth, 1> parts = x.template head<kWidth>();
+  for (Index l = kWidth; l < Kernel<T>::chunk; l += kWidth)
+    parts = (parts.max)(x.template segment<kWidth>(l));
+  return parts.maxCoeff();
+}
+
 /// Which strips and chunks a matrix of rows x cols logits is cut into.
 ///
 /// Of a symmetric matrix each strip has only the chunks from its own rows on: the first of them, as

@@ -214,7 +214,7 @@ class SupConRule {
       positives += positive;
       totals.add(total);
       parts_[c * plan_.strip_rows + r] = {
-          {reference_, negative.sum()}, {reference_, positive.sum()}, total.sum()};
+          {reference_, sum_of<T>(negative)}, {reference_, sum_of<T>(positive)}, sum_of<T>(total)};
     }
     for (Index l = 0; l < plan_.chunk_end(c) - c * chunk && by_columns; ++l)
       sums_[c * chunk + l].add(
@@ -240,7 +240,7 @@ class SupConRule {
     for (Index r = 0; r < strip.rows; ++r) {
       const ChunkRow<T> row(strip.at(r, c * chunk));
       const Lanes<T> same = classes_.same(strip.first + r, c), other = T(1) - same;
-      const T by_row[2] = {only(row, other).maxCoeff(), only(row, same).maxCoeff()};
+      const T by_row[2] = {largest_of<T>(only(row, other)), largest_of<T>(only(row, same))};
       const Lanes<T> e = exp_or_zero(row - (other * by_row[0] + same * by_row[1]));
       const Lanes<T> down = exp_or_zero(row - (other * largest[0] + same * largest[1]));
       const Lanes<T> total = candidates_only(row) * same;
@@ -248,7 +248,7 @@ class SupConRule {
       sum[1] += down * same;
       totals.add(total);
       parts_[c * plan_.strip_rows + r] = {
-          {by_row[0], (e * other).sum()}, {by_row[1], (e * same).sum()}, total.sum()};
+          {by_row[0], sum_of<T>(e * other)}, {by_row[1], sum_of<T>(e * same)}, sum_of<T>(total)};
     }
     for (Index l = 0; l < plan_.chunk_end(c) - c * chunk && by_columns; ++l)
       sums_[c * chunk + l].add(

@@ -205,10 +205,10 @@ class SymmetricRule {
     for (Index r = 0; r < strip.rows; ++r) {
       const ChunkRow<T> row(strip.at(r, c * chunk));
       columns = (columns.max)(row);
-      const T largest = row.maxCoeff();
+      const T largest = largest_of<T>(row);
       if (largest != minus_infinity<T>) lowest = (std::min)(lowest, largest);
     }
-    const T largest = columns.maxCoeff();
+    const T largest = largest_of<T>(columns);
     for (const T column : columns)
       if (column != minus_infinity<T>) lowest = (std::min)(lowest, column);
     if (largest == minus_infinity<T>) return 0;  // no candidate at all
@@ -240,7 +240,7 @@ class SymmetricRule {
       ChunkRow<T> row(strip.at(r, c * chunk));
       row = exp_or_zero(row - reference);
       sum += row;
-      sums_[c * plan_.strip_rows + r].exponentials = {reference, row.sum()};
+      sums_[c * plan_.strip_rows + r].exponentials = {reference, sum_of<T>(row)};
     }
     for (Index l = 0; l < columns_here && by_columns; ++l)
       columns[l].exponentials.add(W(reference), W(sum[l]));
@@ -273,14 +273,14 @@ class SymmetricRule {
         const auto& column = columns_of(s);
         sum += exp_or_zero(column - reference);
         const auto& row = row_of(strip.first + r, s);
-        const T row_largest = (std::max)(row.maxCoeff(), std::numeric_limits<T>::lowest());
+        const T row_largest = (std::max)(largest_of<T>(row), std::numeric_limits<T>::lowest());
         LineSums<T>& sums = sums_[c * plan_.strip_rows + r];
-        sums = {{row_largest, exp_or_zero(row - row_largest).sum()}};
+        sums = {{row_largest, sum_of<T>(exp_or_zero(row - row_largest))}};
         if (!smooth_) continue;
         totals.add(candidates_only(column));
         counts.add(is_candidate(column));
-        sums.total = candidates_only(row).sum();
-        sums.count = is_candidate(row).sum();
+        sums.total = sum_of<T>(candidates_only(row));
+        sums.count = sum_of<T>(is_candidate(row));
       }
       LineSums<W>* columns = columns_.sums + c * chunk;
       const Index columns_here = plan_.chunk_end(c) - c * chunk;

@@ -25,10 +25,6 @@
 
 namespace contrastive::detail {
 
-/// A chunk of numbers, as wide as a chunk's part of a row.
-template <class T>
-using Lanes = Eigen::Array<T, Kernel<T>::chunk, 1>;
-
 /// Calls f(l) for the places l of a chunk's part of row i that hold no negative by id: of excluded
 /// candidates, the positive among them, and of the padding. A place may come more than once.
 template <class T, class F>
@@ -177,7 +173,7 @@ class Targets {
       if (s[l] == minus_infinity<T>) --count;
       s[l] = 0;
     });
-    return {{}, ChunkRow<T>(s).sum(), T(count)};
+    return {{}, sum_of<T>(ChunkRow<T>(s)), T(count)};
   }
 
   void hide(const StripPlan<T>& plan, Index i, Index c, T* s) const {
@@ -191,8 +187,8 @@ class Targets {
     if (marks()) {
       ChunkRow<T> row(s);
       const Lanes<T> candidates = is_candidate(row);
-      sums.total = candidates_only(row).sum();
-      sums.count = candidates.sum();
+      sums.total = sum_of<T>(candidates_only(row));
+      sums.count = sum_of<T>(candidates);
       sums.exponentials = chunk_exponentials(s, reference);
       row += candidates - T(1);
       return sums;

@@ -119,7 +119,7 @@ class UniformityLoss {
         const Index c = first + from_first;
         fill(strip, c);
         for (Index r = 0; r < strip.rows; ++r)
-          parts_[c * plan.strip_rows + r] = ChunkRow<T>(strip.at(r, c * plan.chunk)).maxCoeff();
+          parts_[c * plan.strip_rows + r] = largest_of<T>(ChunkRow<T>(strip.at(r, c * plan.chunk)));
       });
       for (Index c = first; c < plan.chunks(); ++c)
         for (Index r = 0; r < strip.rows; ++r)
@@ -142,7 +142,7 @@ class UniformityLoss {
           ChunkRow<T> row(strip.at(r, c * plan.chunk));
           row = exp_or_zero(row - reference_);
           columns += row;
-          parts_[c * plan.strip_rows + r] = row.sum();
+          parts_[c * plan.strip_rows + r] = sum_of<T>(row);
         }
         if (c < beyond) return;
         for (Index j = c * plan.chunk; j < plan.chunk_end(c); ++j)
