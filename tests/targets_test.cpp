@@ -111,6 +111,24 @@ TEMPLATE_TEST_CASE("targets: what equals the positive is no false negative at ma
       }
 }
 
+TEMPLATE_TEST_CASE("targets: what equals the positive is a false negative at any margin above 0",
+                   "[targets]", float, double) {
+  // 1 > 1 - 2^-30, which a float rounds to 1.
+  for (const bool own : {false, true})
+    for (const Loss loss : embedding_losses) {
+      if (own && loss != Loss::hard_negative) continue;
+      Problem problem = dot_problem(loss, {Matrix::Ones(2, 1), Matrix::Ones(2, 1)}, 1);
+      if (loss == Loss::hard_negative) problem.inputs.push_back(Matrix::Ones(4, 1));
+      problem.own_scope = own;
+      problem.false_negative_margin = 0x1p-30;
+      CHECK(evaluate_value<TestType>(problem) == 0);
+      problem.false_negative_margin = 0;
+      CHECK(evaluate_value<TestType>(problem) > 0.69L);
+      problem.false_negative_margin = -0x1p-30;
+      CHECK(evaluate_value<TestType>(problem) > 0.69L);
+    }
+}
+
 TEST_CASE("targets: false negatives left out by similarity are those left out by id", "[targets]") {
   // One false negative for each of the losses' directions: rows 0 and 1 are nearly one item.
   for (const Loss loss : embedding_losses) {
