@@ -196,6 +196,28 @@ TEST_CASE("targets: a constant prior is none", "[targets]") {
   }
 }
 
+TEST_CASE("targets: priors beyond what exponentials with one reference hold", "[targets]") {
+  for (const Loss loss : softmax_losses)
+    for (const double unit : {20.0, 100.0, -100.0, 1000.0})
+      for (const bool decoupled : {false, true}) {
+        Random random(115);
+        Problem problem = plain_problem(loss, 53, 5, random, 20);
+        problem.log_prior.assign(53, 0);
+        for (double& p : problem.log_prior) p = unit * static_cast<double>(random.integer(3));
+        problem.decoupled = decoupled;
+        // Logits of up to 2000 round in their differences.
+        const Answer expected = oracle_answer(problem);
+        const Real size = std::abs(unit) * 2;
+        CAPTURE(describe(loss).function, unit, decoupled);
+        check_answer(evaluate<float>(problem), expected,
+                     std::max(tolerance_of<float>(problem), 4 * size * epsilon<float>),
+                     underflow<float>);
+        check_answer(evaluate<double>(problem), expected,
+                     std::max(tolerance_of<double>(problem), 4 * size * epsilon<double>),
+                     underflow<double>);
+      }
+}
+
 TEST_CASE("targets: in CLIP's columns a prior cancels", "[targets]") {
   Random random(107);
   Problem problem = plain_problem(Loss::clip, 50, 5, random);
