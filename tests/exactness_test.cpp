@@ -147,18 +147,21 @@ TEMPLATE_TEST_CASE("exactness: a margin leaves a tiny loss its digits", "[exactn
 
 TEMPLATE_TEST_CASE("exactness: means of smoothed labels over many equal rows", "[exactness]", float,
                    double) {
-  // s_ii - s_ij is 0.1 scale for all j: sums of 2,000 equal logits must not wear a float out.
+  // s_ii - s_ij is 1 for all j, of logits with all the digits of a float: their sums over a row and
+  // over a column must not lose more than the logits' own last bit.
   const Index batch = 2000;
-  Matrix l = Matrix::Constant(batch, batch, 0.1L);
+  const Real logit = static_cast<Real>(1000.1F);
+  Matrix l = Matrix::Constant(batch, batch, logit);
   l.diagonal().array() += 1;
   for (const Loss loss : {Loss::info_nce_logits, Loss::clip_logits}) {
     Problem problem = logits_problem(loss, l);
     const Real plain = evaluate_value<TestType>(problem);
     problem.label_smoothing = 0.5;
     const Real got = evaluate_value<TestType>(problem);
-    // The mean over rows of about 8 sums once a term in double.
+    // And the mean over rows of about 8 sums once a term in double.
+    CAPTURE(describe(loss).function, got - plain - 0.5L * (batch - 1) / batch);
     CHECK(std::abs(got - plain - 0.5L * (batch - 1) / batch)
-          <= 4 * epsilon<TestType> + 4 * batch * epsilon<double>);
+          <= logit * epsilon<TestType> + 4 * batch * epsilon<double>);
   }
 }
 

@@ -66,6 +66,21 @@ TEST_CASE("lists: an empty one is none", "[lists]") {
   CHECK(loss_with(Ids(), Eigen::VectorXd()) == expected);
 }
 
+TEST_CASE("lists: of priors, strided", "[lists]") {
+  contrastive_tests::Random random(12);
+  const Eigen::MatrixXd Q = random.normal_matrix(4, 3).cast<double>();
+  const Eigen::MatrixXd P = random.normal_matrix(4, 3).cast<double>();
+  Eigen::MatrixXd table = Eigen::MatrixXd::Constant(2, 4, 7);
+  table.row(0) << -1, -0.5, -2, -3;
+  const std::vector<double> prior = {-1, -0.5, -2, -3};
+  SoftmaxOptions options;
+  options.log_prior = prior;
+  const double expected = clip_loss(Q, P, Temperature{0.5}, options);
+  options.log_prior = table.row(0);
+  CHECK(clip_loss(Q, P, Temperature{0.5}, options) == expected);
+  CHECK(clip_loss(Q, P, Temperature{0.5}) != expected);
+}
+
 TEST_CASE("lists: of offsets, strided", "[lists]") {
   contrastive_tests::Random random(10);
   const Eigen::MatrixXd Q = random.normal_matrix(3, 3).cast<double>();

@@ -111,6 +111,24 @@ TEMPLATE_TEST_CASE("targets: what equals the positive is no false negative at ma
       }
 }
 
+TEMPLATE_TEST_CASE("targets: what equals the positive is a false negative at any margin above 0",
+                   "[targets]", float, double) {
+  // 1 > 1 - 2^-30, which a float rounds to 1.
+  for (const bool own : {false, true})
+    for (const Loss loss : embedding_losses) {
+      if (own && loss != Loss::hard_negative) continue;
+      Problem problem = dot_problem(loss, {Matrix::Ones(2, 1), Matrix::Ones(2, 1)}, 1);
+      if (loss == Loss::hard_negative) problem.inputs.push_back(Matrix::Ones(4, 1));
+      problem.own_scope = own;
+      problem.false_negative_margin = 0x1p-30;
+      CHECK(evaluate_value<TestType>(problem) == 0);
+      problem.false_negative_margin = 0;
+      CHECK(evaluate_value<TestType>(problem) > 0.69L);
+      problem.false_negative_margin = -0x1p-30;
+      CHECK(evaluate_value<TestType>(problem) > 0.69L);
+    }
+}
+
 TEST_CASE("targets: false negatives left out by similarity are those left out by id", "[targets]") {
   // One false negative for each of the losses' directions: rows 0 and 1 are nearly one item.
   for (const Loss loss : embedding_losses) {
@@ -176,6 +194,28 @@ TEST_CASE("targets: a constant prior is none", "[targets]") {
     CAPTURE(describe(loss).function);
     check_answer(evaluate<double>(prior), evaluate<double>(plain), reordered);
   }
+}
+
+TEST_CASE("targets: priors beyond what exponentials with one reference hold", "[targets]") {
+  for (const Loss loss : softmax_losses)
+    for (const double unit : {20.0, 100.0, -100.0, 1000.0})
+      for (const bool decoupled : {false, true}) {
+        Random random(115);
+        Problem problem = plain_problem(loss, 53, 5, random, 20);
+        problem.log_prior.assign(53, 0);
+        for (double& p : problem.log_prior) p = unit * static_cast<double>(random.integer(3));
+        problem.decoupled = decoupled;
+        // Logits of up to 2000 round in their differences.
+        const Answer expected = oracle_answer(problem);
+        const Real size = std::abs(unit) * 2;
+        CAPTURE(describe(loss).function, unit, decoupled);
+        check_answer(evaluate<float>(problem), expected,
+                     std::max(tolerance_of<float>(problem), 4 * size * epsilon<float>),
+                     underflow<float>);
+        check_answer(evaluate<double>(problem), expected,
+                     std::max(tolerance_of<double>(problem), 4 * size * epsilon<double>),
+                     underflow<double>);
+      }
 }
 
 TEST_CASE("targets: in CLIP's columns a prior cancels", "[targets]") {

@@ -106,6 +106,33 @@ void check() {
     expect("siglip_loss_grad d_bias", d_bias, 0.5 - wrong);
   }
   {
+    // Every option of a softmax: the similarity 0 of the other pair is left out, or nothing is.
+    SoftmaxOptions targets = dot;
+    targets.decoupled = true;
+    targets.positive_margin = 0.5;
+    targets.label_smoothing = 0.5;
+    expect("info_nce_loss of other targets", info_nce_loss(q, p, one, targets), -0.5 + 0.125);
+    expect("clip_loss of other targets", clip_loss(q, p, one, targets), -0.5 + 0.125);
+    targets.false_negative_margin = 1.5;
+    expect("info_nce_loss without false negatives", info_nce_loss(q, p, one, targets), 0);
+    const std::vector<double> prior = {1, 0};
+    targets = dot;
+    targets.log_prior = prior;
+    expect("info_nce_loss with a prior", info_nce_loss(q, p, one, targets),
+           (std::log1p(1.0) + std::log1p(1 / (e * e))) / 2);
+    expect("info_nce_rows", info_nce_rows(q, p, one)(1), row);
+    expect("hard_negative_rows", hard_negative_rows(q, p, n, one)(1), std::log1p(2 / e));
+    expect("clip_rows", clip_rows(q, p, one)(0), row);
+    expect("siglip_rows", siglip_rows(q, p, one, 0.0)(0), sigmoid);
+    const BatchReport report = batch_report(q, p, one);
+    expect("batch_report loss", report.loss, row);
+    expect("batch_report log_candidates", report.log_candidates, std::log(2.0));
+    expect("batch_report top1_rows", report.top1_rows, 1);
+    expect("batch_report mutual_information", report.mutual_information.value(),
+           std::log(2.0) - row);
+    expect("batch_report with negatives", batch_report(q, p, n, one).loss, std::log1p(2 / e));
+  }
+  {
     const auto [loss, dS] = info_nce_logits_loss_grad(s);
     expect("info_nce_logits_loss", info_nce_logits_loss(s), row);
     expect("info_nce_logits_loss_grad dS(0, 1)", dS(0, 1), wrong / 2);

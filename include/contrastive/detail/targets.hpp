@@ -85,6 +85,7 @@ class WideSums {
   Index rows_ = 0;
 };
 
+/// The options of one call, as the rules ask for them chunk by chunk.
 template <class T>
 class Targets {
  public:
@@ -219,8 +220,8 @@ class Targets {
     for_each_excluded(excluded_, plan, i, c, [&](Index l) { g[l] = 0; });
   }
 
-  /// What rows and columns have in common of that: false negatives and the prior are left to
-  /// row_of() and column_of() where false negatives are looked for.
+  /// What rows and columns have in common of take_row(): where false negatives are looked for,
+  /// those and the prior are left to row_of() and columns_of().
   void take_row_and_column(const StripPlan<T>& plan, Index i, Index c, T* s) const {
     if (!finds_false_negatives()) return take_row(plan, i, c, s);
     hide_excluded(excluded_, plan, i, c, s);
@@ -253,9 +254,8 @@ class Targets {
   }
 
  private:
-  /// Smoothed labels give a candidate of probability 0 a gradient too. Where similarities decide
-  /// who is a candidate, and S is gone, E has to tell it from what is none: that has -1 in place of
-  /// 0.
+  /// Smoothed labels give a candidate of probability 0 a gradient too. What is no candidate by id
+  /// is found again by id; for false negatives S is gone, so they are marked: -1 in place of E = 0.
   [[nodiscard]] bool marks() const { return smooths() && finds_false_negatives(); }
 
   template <class Limit>
