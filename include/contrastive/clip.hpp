@@ -44,7 +44,7 @@ namespace contrastive {
 /// as info_nce_loss_grad.
 /// @par Complexity
 /// 4 products of 2 B B d operations, or 3 where the logits fit the workspace's budget (the value
-/// alone: 1). Memory beyond inputs and outputs: 6 B d scalars, a strip of at most 32 MiB, and the
+/// alone: 1). Memory beyond inputs and outputs: 5 B d scalars, a strip of at most 32 MiB, and the
 /// budget. The budget does not change a bit of the result.
 /// @see Radford et al., "Learning Transferable Visual Models From Natural Language Supervision",
 ///      2021, arXiv:2103.00020, figure 3.

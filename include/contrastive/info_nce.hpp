@@ -61,7 +61,7 @@ namespace contrastive {
 /// max(1e-5, 4 scale 2^-24) in float. The gradient of a row shorter than the smallest normal number
 /// may overflow to infinity.
 /// @par Complexity
-/// 3 products of 2 B B d operations (the value alone: 1). Memory beyond inputs and outputs: 6 B d
+/// 3 products of 2 B B d operations (the value alone: 1). Memory beyond inputs and outputs: 5 B d
 /// scalars and a strip of at most 32 MiB.
 /// @see van den Oord, Li, Vinyals, "Representation Learning with Contrastive Predictive Coding",
 ///      2018, arXiv:1807.03748, equation 4.

@@ -39,7 +39,7 @@ namespace contrastive {
 /// @par Accuracy
 /// as info_nce_loss_grad; sigmoid and softplus neither overflow nor cancel.
 /// @par Complexity
-/// 3 products of 2 B B d operations (the value alone: 1). Memory beyond inputs and outputs: 6 B d
+/// 3 products of 2 B B d operations (the value alone: 1). Memory beyond inputs and outputs: 5 B d
 /// scalars and a strip of at most 32 MiB.
 /// @see Zhai, Mustafa, Kolesnikov, Beyer, "Sigmoid Loss for Language Image Pre-Training", 2023,
 ///      arXiv:2303.15343, algorithm 1.
