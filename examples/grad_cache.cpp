@@ -20,7 +20,7 @@ using contrastive::Side;
 using Eigen::Index;
 using Eigen::MatrixXf;
 
-constexpr Index batch = 4096, chunk = 64;
+constexpr Index pair_count = 4096, chunk = 64;
 constexpr Index input_size = 32, hidden_size = 2048, embedding_size = 32;
 
 // Uniform numbers, the same with every standard library.
@@ -59,8 +59,8 @@ double peak_memory() {
 }
 
 int main() {
-  const MatrixXf queries = random_matrix(batch, input_size, 1, 1);
-  const MatrixXf positives = queries + random_matrix(batch, input_size, 0.5, 2);
+  const MatrixXf queries = random_matrix(pair_count, input_size, 1, 1);
+  const MatrixXf positives = queries + random_matrix(pair_count, input_size, 0.5, 2);
   const Encoder encoder{random_matrix(input_size, hidden_size, 0.3f, 3),
                         random_matrix(hidden_size, embedding_size, 0.1f, 4)};
   const auto no_gradient = [&] {
@@ -87,7 +87,7 @@ int main() {
     const MatrixXf x = rows(side, first, count);
     encoder.backward(x, encoder.hidden(x), dz, cached);
   };
-  const auto in_chunks = contrastive::grad_cached(batch, chunk, encode, clip, backward);
+  const auto in_chunks = contrastive::grad_cached(pair_count, chunk, encode, clip, backward);
   const double cached_peak = peak_memory();
   std::printf("%-24s %10.6f %11.0f MB\n", "in chunks of 64 rows", in_chunks.loss, cached_peak);
 

@@ -11,29 +11,29 @@
 namespace contrastive::detail {
 
 /// A difference of two rows: its length, and its direction, which is 0 where the length is.
-template <class T>
-class Difference {
- public:
-  using W = Wide<T>;
+template <class W>
+struct Difference {
+  Norm<W> norm{};
+  W length = 0;
 
-  explicit Difference(W* memory) : delta_(memory) {}
-
-  void set(const Rows<T>& x, const Rows<T>& y, Index i) {
-    bool finite = true;
-    for (Index k = 0; k < x.dim(); ++k) {
-      delta_[k] = x.unit(i, k) - y.unit(i, k);
-      finite = finite && std::isfinite(delta_[k]);
+  /// x becomes x - y, all W[d].
+  Difference(W* x, const W* y, Index d) {
+    W checked = 0;  // 0 * x is 0 for a finite x and nan otherwise
+    for (Index k = 0; k < d; ++k) {
+      x[k] -= y[k];
+      checked += W(0) * x[k];
     }
-    norm_ = finite ? row_norm(delta_, 1, x.dim()) : Norm<W>{};
-    length_ = finite ? norm_.value() : std::numeric_limits<W>::infinity();
+    norm = checked == 0 ? row_norm(x, 1, d) : Norm<W>{};
+    length = checked == 0 ? norm.value() : std::numeric_limits<W>::infinity();
   }
-  [[nodiscard]] W length() const { return length_; }
-  [[nodiscard]] W direction(Index k) const { return norm_.divide(delta_[k]); }
 
- private:
-  W* delta_;
-  Norm<W> norm_{};
-  W length_ = 0;
+  /// x / |x|
+  void make_direction(W* x, Index d) const {
+    if (norm.is_ordinary())
+      for (Index k = 0; k < d; ++k) x[k] /= norm.length;
+    else
+      for (Index k = 0; k < d; ++k) x[k] = norm.divide(x[k]);
+  }
 };
 
 /// Throws where row i's loss leaves the range of T.
@@ -59,11 +59,11 @@ class AlignmentLoss {
     check_embeddings(function, "Zb", zb, similarity);
     a_.measure(scratch_);
     b_.measure(scratch_);
-    delta_ = scratch_.template take<W>(za.cols);
-    Difference<T> difference(delta_);
+    for (W*& row : rows_) row = scratch_.template take<W>(za.cols);
     for (Index i = 0; i < a_.count(); ++i) {
-      difference.set(a_, b_, i);
-      const W row = std::pow(difference.length(), alpha_);
+      a_.unit(i, rows_[0]);
+      b_.unit(i, rows_[1]);
+      const W row = power(Difference<W>(rows_[0], rows_[1], za.cols).length, alpha_);
       check_row_loss<T>(function, i, row);
       loss_ += row / W(a_.count());
     }
@@ -76,26 +76,37 @@ class AlignmentLoss {
 
   /// dan = alpha |D|^(alpha - 1) D / |D| / B, dbn = -dan; 0 at D = 0.
   void write(const View<T>& dza, const View<T>& dzb) const {
-    Difference<T> difference(delta_);
+    const Index d = a_.dim();
+    W *a = rows_[0], *b = rows_[1], *da = rows_[2], *db = rows_[3];
     for (Index i = 0; i < a_.count(); ++i) {
-      difference.set(a_, b_, i);
-      const W slope = alpha_ * std::pow(difference.length(), alpha_ - 1) / W(a_.count());
-      const auto dunit = [&](Index k) {
-        const W u = difference.direction(k);
-        return u == 0 ? W(0) : slope * u;
-      };
-      a_.backward(i, dunit, [&](Index k, W value) { dza(i, k) = T(value); });
-      b_.backward(
-          i, [&](Index k) { return -dunit(k); }, [&](Index k, W value) { dzb(i, k) = T(value); });
+      a_.unit(i, a);
+      b_.unit(i, b);
+      for (Index k = 0; k < d; ++k) da[k] = a[k];
+      const Difference<W> difference(da, b, d);
+      difference.make_direction(da, d);
+      const W slope = alpha_ * power(difference.length, alpha_ - 1) / W(a_.count());
+      for (Index k = 0; k < d; ++k) {
+        da[k] = da[k] == 0 ? W(0) : slope * da[k];
+        db[k] = -da[k];
+      }
+      a_.backward(i, a, da);
+      b_.backward(i, b, db);
+      for (Index k = 0; k < d; ++k) dza(i, k) = T(da[k]);
+      for (Index k = 0; k < d; ++k) dzb(i, k) = T(db[k]);
     }
   }
 
  private:
+  static W power(W x, W exponent) {
+    if (exponent == 2) return x * x;
+    return exponent == 1 ? x : std::pow(x, exponent);
+  }
+
   Scratch scratch_;
   Rows<T> a_;
   Rows<T> b_;
   W alpha_ = 2;
-  W* delta_ = nullptr;
+  W* rows_[4] = {};
   W loss_ = 0;
 };
 
@@ -119,11 +130,10 @@ class TripletLoss {
     check_finite(function, "A", a);
     check_finite(function, "P", p);
     check_finite(function, "N", n);
-    near_ = scratch_.template take<W>(a.cols);
-    far_ = scratch_.template take<W>(a.cols);
-    Difference<T> to_positive(near_), to_negative(far_);
+    for (W*& row : rows_) row = scratch_.template take<W>(a.cols);
     for (Index i = 0; i < a_.count(); ++i) {
-      const W row = hinge(i, to_positive, to_negative);
+      const auto [to_positive, to_negative] = differences(i);
+      const W row = to_positive.length - to_negative.length + margin_;
       check_row_loss<T>(function, i, row);
       if (row > 0) loss_ += row / W(a_.count());
     }
@@ -137,23 +147,34 @@ class TripletLoss {
   /// With u the unit vector from p to a and v that from n to a, where the hinge is above 0:
   /// da = (u - v) / B, dp = -u / B, dn = v / B.
   void write(const View<T>& da, const View<T>& dp, const View<T>& dn) const {
-    Difference<T> to_positive(near_), to_negative(far_);
+    const Index d = a_.dim();
+    W *u = rows_[0], *v = rows_[1];
     for (Index i = 0; i < a_.count(); ++i) {
-      const W share = hinge(i, to_positive, to_negative) > 0 ? 1 / W(a_.count()) : W(0);
-      for (Index k = 0; k < a_.dim(); ++k) {
-        const W u = share * to_positive.direction(k), v = share * to_negative.direction(k);
-        da(i, k) = T(u - v);
-        dp(i, k) = T(W(0) - u);
-        dn(i, k) = T(v);
-      }
+      const auto [to_positive, to_negative] = differences(i);
+      const bool active = to_positive.length - to_negative.length + margin_ > 0;
+      const W share = active ? 1 / W(a_.count()) : W(0);
+      to_positive.make_direction(u, d);
+      to_negative.make_direction(v, d);
+      for (Index k = 0; k < d; ++k) da(i, k) = T(share * u[k] - share * v[k]);
+      for (Index k = 0; k < d; ++k) dp(i, k) = T(W(0) - share * u[k]);
+      for (Index k = 0; k < d; ++k) dn(i, k) = T(share * v[k]);
     }
   }
 
  private:
-  W hinge(Index i, Difference<T>& to_positive, Difference<T>& to_negative) const {
-    to_positive.set(a_, p_, i);
-    to_negative.set(a_, n_, i);
-    return to_positive.length() - to_negative.length() + margin_;
+  struct Differences {
+    Difference<W> to_positive;
+    Difference<W> to_negative;
+  };
+
+  /// a_i - p_i and a_i - n_i, in rows_[0] and rows_[1].
+  Differences differences(Index i) const {
+    a_.unit(i, rows_[0]);
+    a_.unit(i, rows_[1]);
+    p_.unit(i, rows_[2]);
+    const Difference<W> to_positive(rows_[0], rows_[2], a_.dim());
+    n_.unit(i, rows_[2]);
+    return {to_positive, Difference<W>(rows_[1], rows_[2], a_.dim())};
   }
 
   Scratch scratch_;
@@ -161,8 +182,7 @@ class TripletLoss {
   Rows<T> p_;
   Rows<T> n_;
   W margin_ = 1;
-  W* near_ = nullptr;
-  W* far_ = nullptr;
+  W* rows_[3] = {};
   W loss_ = 0;
 };
 

@@ -2,6 +2,8 @@
 #ifndef CONTRASTIVE_DETAIL_ROWS_HPP
 #define CONTRASTIVE_DETAIL_ROWS_HPP
 
+#include <type_traits>
+
 #include "../options.hpp"
 #include "../workspace.hpp"
 #include "norm.hpp"
@@ -28,22 +30,35 @@ class Rows {
   [[nodiscard]] Index count() const { return x_.rows; }
   [[nodiscard]] Index dim() const { return x_.cols; }
 
-  [[nodiscard]] W unit(Index i, Index k) const {
-    return cosine_ ? norms_[i].divide(W(x_(i, k))) : W(x_(i, k));
+  /// xn_i as W[d].
+  void unit(Index i, W* result) const {
+    for (Index k = 0; k < x_.cols; ++k) result[k] = W(x_(i, k));
+    if (cosine_) divide(i, result);
   }
 
-  /// dx_i = (dxn_i - xn_i (xn_i . dxn_i)) / |x_i| under cosine, else dxn_i. Reads dxn_ik as
-  /// `from(k)` and passes each dx_ik to `to(k, value)`.
-  template <class From, class To>
-  void backward(Index i, const From& from, const To& to) const {
+  /// Turns dxn_i, a W[d], into dx_i = (dxn_i - xn_i (xn_i . dxn_i)) / |x_i| under cosine; `unit` is
+  /// xn_i.
+  void backward(Index i, const W* unit, W* gradient) const {
+    if (!cosine_) return;
     W radial = 0;
-    if (cosine_)
-      for (Index k = 0; k < x_.cols; ++k) radial += unit(i, k) * from(k);
-    for (Index k = 0; k < x_.cols; ++k)
-      to(k, cosine_ ? norms_[i].divide(from(k) - unit(i, k) * radial) : from(k));
+    for (Index k = 0; k < x_.cols; ++k) radial += unit[k] * gradient[k];
+    for (Index k = 0; k < x_.cols; ++k) gradient[k] -= unit[k] * radial;
+    divide(i, gradient);
   }
 
  private:
+  /// Divides W[d] by |x_i|. Where W is wider than T a product does.
+  void divide(Index i, W* values) const {
+    const Norm<W>& norm = norms_[i];
+    const W inverse = 1 / norm.length;
+    if (norm.exponent != 0)
+      for (Index k = 0; k < x_.cols; ++k) values[k] = norm.divide(values[k]);
+    else if (std::is_same_v<T, W>)
+      for (Index k = 0; k < x_.cols; ++k) values[k] /= norm.length;
+    else
+      for (Index k = 0; k < x_.cols; ++k) values[k] *= inverse;
+  }
+
   View<const T> x_{};
   bool cosine_ = true;
   Norm<W>* norms_ = nullptr;

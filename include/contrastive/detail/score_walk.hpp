@@ -67,7 +67,7 @@ struct ScoreChunk {
   Index first_col = 0;
   Index cols = 0;
 
-  [[nodiscard]] T* row(Index r) const { return data + r * Kernel<T>::tile; }
+  [[nodiscard]] T* row(Index r) const { return data + r * Kernel<T>::chunk; }
 };
 
 /// Makes the scores s_ij = qn_i . cn_j (cosine) or q_i . c_j. A score is a function of the two rows
@@ -77,7 +77,6 @@ class ScoreWalk {
  public:
   using W = Wide<T>;
   static constexpr Index chunk = Kernel<T>::chunk;
-  static constexpr Index tile = Kernel<T>::tile;
 
   /// Uses all of the workspace that `scratch` has not given away yet.
   ScoreWalk(const char* function, const ScorePlan<T>& plan, const View<const T>& queries,
@@ -88,7 +87,7 @@ class ScoreWalk {
         corpus_(corpus),
         similarity_(similarity),
         scratch_(scratch),
-        tiles_(scratch_.template take<T>(plan.lanes() * plan.block_rows * tile)),
+        tiles_(scratch_.template take<T>(plan.lanes() * plan.block_rows * chunk)),
         wanted_(scratch_.template take<bool>(plan.lanes() * flags())),
         overflow_(scratch_.template take<Index>(plan.rows * plan.parts)) {
     std::fill_n(wanted_, plan.lanes() * flags(), false);
@@ -167,8 +166,8 @@ class ScoreWalk {
     const View<const T> rows{&corpus_(first_, 0), cols_, corpus_.cols, corpus_.row_stride,
                              corpus_.col_stride};
     Scratch scratch = scratch_;  // each section takes the place of the one before
-    logits_ = EmbeddingLogits<T>(queries_, rows, longest_, similarity_, 1, scratch);
-    logits_.pack(false, false, scratch);
+    logits_ = EmbeddingLogits<T>(queries_, rows, longest_, similarity_, 1);
+    logits_.pack(false, scratch);
     may_overflow_ = !(logits_.bound() <= W((std::numeric_limits<T>::max)() / 2));
   }
 
@@ -194,7 +193,7 @@ class ScoreWalk {
       open(section);
       const double work = double(plan_.rows) * double(cols_) * double(queries_.cols);
       parallel_for(lanes, work, [&](Index lane) {
-        T* const tile_data = tiles_ + lane * plan_.block_rows * tile;
+        T* const tile_data = tiles_ + lane * plan_.block_rows * chunk;
         bool* const wanted = wanted_ + lane * flags();
         for (Index i = lane * pieces / lanes; i < (lane + 1) * pieces / lanes; ++i) {
           const Index part = i / plan_.blocks(), count = chunks(cols_);

@@ -73,21 +73,30 @@ class UniformityLoss {
     const View<T> dunit{centred_, rows_.count(), rows_.dim(), rows_.dim(), 1};
     logits_.x().add_multiple_of_rows(row_sums_, -1);
     logits_.x().unpack(logits_.scale() * 2 / sum_, dunit, {});
-    for (Index i = 0; i < rows_.count(); ++i)
-      rows_.backward(
-          i, [&](Index k) { return W(dunit(i, k)); },
-          [&](Index k, W value) { dz(i, k) = T(value); });
+    const Index d = rows_.dim();
+    W* unit = scratch_.template take<W>(d);
+    for (Index i = 0; i < rows_.count(); ++i) {
+      rows_.unit(i, unit);
+      for (Index k = 0; k < d; ++k) row_[k] = W(dunit(i, k));
+      rows_.backward(i, unit, row_);
+      for (Index k = 0; k < d; ++k) dz(i, k) = T(row_[k]);
+    }
   }
 
  private:
   void centre() {
-    W* mean = scratch_.template take<W>(rows_.dim());
-    for (Index k = 0; k < rows_.dim(); ++k) mean[k] = 0;
-    for (Index i = 0; i < rows_.count(); ++i)
-      for (Index k = 0; k < rows_.dim(); ++k) mean[k] += rows_.unit(i, k) / W(rows_.count());
-    for (Index i = 0; i < rows_.count(); ++i)
-      for (Index k = 0; k < rows_.dim(); ++k)
-        centred_[i * rows_.dim() + k] = T(rows_.unit(i, k) - mean[k]);
+    const Index n = rows_.count(), d = rows_.dim();
+    W* mean = scratch_.template take<W>(d);
+    row_ = scratch_.template take<W>(d);
+    for (Index k = 0; k < d; ++k) mean[k] = 0;
+    for (Index i = 0; i < n; ++i) {
+      rows_.unit(i, row_);
+      for (Index k = 0; k < d; ++k) mean[k] += row_[k] / W(n);
+    }
+    for (Index i = 0; i < n; ++i) {
+      rows_.unit(i, row_);
+      for (Index k = 0; k < d; ++k) centred_[i * d + k] = T(row_[k] - mean[k]);
+    }
   }
 
   /// Turns 2t delta_i . delta_j into e_ij, -inf for i = j and the padding.
@@ -162,6 +171,7 @@ class UniformityLoss {
   Scratch scratch_;
   Rows<T> rows_;
   T* centred_ = nullptr;
+  W* row_ = nullptr;
   EmbeddingLogits<T> logits_{};
   T* strip_ = nullptr;
   T* offsets_ = nullptr;  // t |delta_j|^2
