@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #if defined(_MSC_VER)
@@ -148,11 +149,12 @@ struct BlockProduct<T, false> {
   }
 };
 
-/// e^x where that is a normal number, and exactly 0 below: for -inf, which stands for "no
-/// candidate", too. No denormal number comes up on the way: some processors take long over them.
+/// e^x down to twice the smallest normal number, and exactly 0 below: for -inf, which stands for
+/// "no candidate", too. No denormal number comes up on the way, not by a rounding of the limit
+/// either: some processors take long over them.
 template <class T>
 struct ExpOrZero {
-  T lowest = std::log((std::numeric_limits<T>::min)());
+  T lowest = std::log(2 * (std::numeric_limits<T>::min)());
 
   T operator()(T x) const { return x >= lowest ? std::exp(x) : T(0); }
 
@@ -161,6 +163,104 @@ struct ExpOrZero {
     using namespace Eigen::internal;
     const Packet limit = pset1<Packet>(lowest);
     return pand(pexp(pmax(x, limit)), pcmp_le(limit, x));
+  }
+};
+
+/// What small batches are computed with (small_batch.hpp): one packet wide, and that at most 32
+/// bytes, so that little of it is padding. Pointers are aligned for packets, and what they point to
+/// is padded to whole ones.
+template <class T>
+struct SmallKernel {
+  using Traits = Eigen::internal::packet_traits<T>;
+  using Packet = std::conditional_t<(Traits::size * sizeof(T) > 32), typename Traits::half,
+                                    typename Traits::type>;
+  static constexpr Index lanes = Eigen::internal::unpacket_traits<Packet>::size;
+  static constexpr Index height = 8;
+  /// Where there is none, the engine takes small batches too.
+  static constexpr bool exists = use_packets && lanes > 1 && Traits::HasExp&& Traits::HasCmp;
+
+  /// C (height x lanes) = A B; entry (r, q) of A lies at a[r * a_row + q * a_depth], row q of B and
+  /// row r of C at b + q * b_row and c + r * c_row.
+  static void product(Index depth, const T* a, Index a_row, Index a_depth, const T* b, Index b_row,
+                      T* c, Index c_row) {
+    product(depth, a, a_row, a_depth, b, b_row, c, c_row,
+            std::make_index_sequence<std::size_t(height)>{});
+  }
+
+  /// A packet's worth of entries; like the next, of any alignment.
+  static void copy(const T* in, T* out) {
+    Eigen::internal::pstoreu(out, Eigen::internal::ploadu<Packet>(in));
+  }
+
+  /// out = the transpose of `in`, both lanes x lanes.
+  static void transpose(const T* in, Index in_row, T* out, Index out_row) {
+    Eigen::internal::PacketBlock<Packet, int(lanes)> block;
+    for (Index l = 0; l < lanes; ++l)
+      block.packet[l] = Eigen::internal::ploadu<Packet>(in + l * in_row);
+    Eigen::internal::ptranspose(block);
+    for (Index l = 0; l < lanes; ++l) Eigen::internal::pstoreu(out + l * out_row, block.packet[l]);
+  }
+
+  /// Replaces s by e^(s - reference) and returns their sum; the reference is the largest s.
+  static T exponentials(T* s, Index count, T& reference) {
+    using namespace Eigen::internal;
+    Packet largest = pload<Packet>(s);
+    for (Index l = lanes; l < count; l += lanes) largest = pmax(largest, pload<Packet>(s + l));
+    reference = predux_max(largest);
+    // Where all are -inf: -inf - -inf would be nan.
+    const Packet finite = pset1<Packet>((std::max)(reference, std::numeric_limits<T>::lowest()));
+    const ExpOrZero<T> exp;
+    Packet sum = pset1<Packet>(T(0));
+    for (Index l = 0; l < count; l += lanes) {
+      const Packet e = exp.packetOp(psub(pload<Packet>(s + l), finite));
+      pstore(s + l, e);
+      sum = padd(sum, e);
+    }
+    return predux(sum);
+  }
+
+  struct Sigmoids {
+    T above = 0;                   // sum of max(x, 0)
+    T sum = 0;                     // sum of the sigmoids
+    T excess[std::size_t(lanes)];  // prod (1 + e^-|x|) - 1 over every lanes-th x
+  };
+
+  /// Replaces x by sigmoid(x) = (x > 0 ? 1 : e) / (1 + e), e = e^-|x|.
+  static Sigmoids sigmoids(T* x, Index count) {
+    using namespace Eigen::internal;
+    const Packet zero = pset1<Packet>(T(0)), one = pset1<Packet>(T(1));
+    const ExpOrZero<T> exp;
+    Packet above = zero, sum = zero, excess = zero;
+    for (Index l = 0; l < count; l += lanes) {
+      const Packet value = pload<Packet>(x + l);
+      const Packet e = exp.packetOp(pnegate(pabs(value)));
+      const Packet sigmoid = pdiv(pselect(pcmp_lt(zero, value), one, e), padd(one, e));
+      pstore(x + l, sigmoid);
+      above = padd(above, pmax(value, zero));
+      sum = padd(sum, sigmoid);
+      excess = padd(excess, pmadd(excess, e, e));
+    }
+    Sigmoids result;
+    result.above = predux(above);
+    result.sum = predux(sum);
+    pstoreu(result.excess, excess);
+    return result;
+  }
+
+ private:
+  template <std::size_t... Row>
+  CONTRASTIVE_INLINE static void product(Index depth, const T* a, Index a_row, Index a_depth,
+                                         const T* b, Index b_row, T* c, Index c_row,
+                                         std::index_sequence<Row...>) {
+    using namespace Eigen::internal;
+    Packet sums[] = {(static_cast<void>(Row), pset1<Packet>(T(0)))...};
+    for (Index q = 0; q < depth; ++q) {
+      const Packet right = pload<Packet>(b);
+      ((sums[Row] = pmadd(pset1<Packet>(a[Index(Row) * a_row]), right, sums[Row])), ...);
+      a += a_depth;
+      b += b_row;
+    }
+    (pstore(c + Index(Row) * c_row, sums[Row]), ...);
   }
 };
 

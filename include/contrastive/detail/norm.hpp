@@ -40,12 +40,17 @@ W sum_of_lanes(const W* lanes, Index stride) {
   return sum;
 }
 
+/// Whether no square that matters has left the range of normal numbers.
+template <class W>
+bool is_ordinary(W sum_of_squares) {
+  return sum_of_squares > W(1e-240) && sum_of_squares < W(1e300);
+}
+
 /// |x| from the sum of squares of its entries.
 template <class T>
 Norm<Wide<T>> norm_of(Wide<T> sum, const T* x, Index stride, Index d) {
   using W = Wide<T>;
-  // Between these bounds no square that matters has left the range of normal numbers.
-  if (sum > W(1e-240) && sum < W(1e300)) return {std::sqrt(sum), 0};
+  if (is_ordinary(sum)) return {std::sqrt(sum), 0};
   W largest = 0;
   for (Index k = 0; k < d; ++k) largest = (std::max)(largest, std::fabs(W(x[k * stride])));
   if (largest == 0) return {};

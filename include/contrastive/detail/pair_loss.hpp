@@ -5,6 +5,7 @@
 #include "checks.hpp"
 #include "logits.hpp"
 #include "option_checks.hpp"
+#include "small_batch.hpp"
 #include "targets.hpp"
 
 namespace contrastive::detail {
@@ -23,10 +24,15 @@ class PairLoss {
   /// sum_ij G_ij scale (c_ij - positive_margin [i = j])
   [[nodiscard]] T d_log_scale() {
     if (!scale_.passes) return 0;
+    if (small_.taken()) return T(small_.d_log_scale());
     return T(logits_.d_log_scale() - margin_ * diagonal_);
   }
 
-  void write(const View<T>& dq, const View<T>& dp) const { logits_.unpack(dq, dp, {}); }
+  void write(const View<T>& dq, const View<T>& dp) const {
+    if constexpr (SmallBatch<T>::K::exists)
+      if (small_.taken()) return small_.write(dq, dp);
+    logits_.unpack(dq, dp, {});
+  }
 
   /// Each row's loss, unweighted.
   void write_rows(const View<T>& rows) const {
@@ -35,6 +41,21 @@ class PairLoss {
 
  protected:
   explicit PairLoss(Workspace& workspace) : scratch_(workspace) {}
+
+  /// Computes a small batch: f(small) returns its loss and leaves its losses and its G. Returns
+  /// false for what the engine is to compute.
+  template <class Options, class F>
+  bool run_small(const View<const T>& q, const View<const T>& p, const Options& options, W limit,
+                 bool gradient, const F& f) {
+    if constexpr (SmallBatch<T>::K::exists) {
+      losses_ = scratch_.template take<W>(q.rows);
+      if (!small_.take(q, p, options, scale_.value, limit, gradient, scratch_)) return false;
+      loss_ = f(small_);
+      if (gradient) small_.differentiate();
+      return true;
+    }
+    return false;
+  }
 
   /// Packs the logits and checks the contents of two matrices.
   void make_logits(const char* function, const View<const T>& q, const View<const T>& p,
@@ -45,7 +66,7 @@ class PairLoss {
       check_embeddings(function, "Q", q, similarity);
       check_embeddings(function, "P", p, similarity);
     }
-    losses_ = scratch_.template take<W>(q.rows);
+    if (losses_ == nullptr) losses_ = scratch_.template take<W>(q.rows);
   }
 
   /// Refuses logits beyond `limit` in magnitude; after they are packed.
@@ -77,6 +98,7 @@ class PairLoss {
 
   Scratch scratch_;
   Scale scale_{};
+  SmallBatch<T> small_{};  // takes the place of the logits, or takes no part
   EmbeddingLogits<T> logits_{};
   W* losses_ = nullptr;
   W loss_ = 0;

@@ -23,6 +23,9 @@ class ClipLoss : public PairLoss<T> {
     refuse_negative_options(function, options);
     check_pair_options(function, options, q.rows);
     check_target_options<T>(function, options, W(this->scale_.value), q.rows, 0);
+    if (this->run_small(q, p, options, target_limit<T>(options, q.rows), gradient,
+                        [&](auto& small) { return small.symmetric_loss(gradient, this->losses_); }))
+      return;
     this->make_logits(function, q, p, options.similarity, gradient);
     const Targets<T> targets = this->make_targets(options);
     this->check_limit(function, target_limit<T>(options, q.rows) - targets.largest_shift());
@@ -45,8 +48,13 @@ class SigLipLoss : public PairLoss<T> {
     this->scale_ = resolve<T>(function, scale);
     check_finite(function, "bias", bias);
     check_pair_options(function, options, q.rows);
+    const W limit = largest_logit<T>(q.rows) - W(std::fabs(bias));
+    if (this->run_small(q, p, options, limit, gradient, [&](auto& small) {
+          return small.sigmoid_loss(bias, this->losses_, d_bias_);
+        }))
+      return;
     this->make_logits(function, q, p, options.similarity, gradient);
-    this->check_limit(function, largest_logit<T>(q.rows) - W(std::fabs(bias)));
+    this->check_limit(function, limit);
     const Exclusions excluded(options.query_ids, options.pos_ids, {}, q.rows, this->scratch_);
     const MeanWeights<W> weights(options.weights, q.rows);
     const SigmoidSums<W> sums =

@@ -22,6 +22,9 @@ class RowLoss : public PairLoss<T> {
     refuse_negative_options(function, options);
     check_pair_options(function, options, q.rows);
     check_target_options<T>(function, options, W(scale_.value), q.rows, 0);
+    if (this->run_small(q, p, options, target_limit<T>(options, q.rows), gradient,
+                        [&](auto& small) { return small.row_loss(gradient, this->losses_); }))
+      return;
     run(function, q, p, {}, options, gradient);
   }
 
@@ -57,7 +60,7 @@ class RowLoss : public PairLoss<T> {
  private:
   void run(const char* function, const View<const T>& q, const View<const T>& p,
            const View<const T>& n, const SoftmaxOptions& options, bool gradient) {
-    this->losses_ = scratch_.template take<W>(q.rows);
+    if (this->losses_ == nullptr) this->losses_ = scratch_.template take<W>(q.rows);
     const bool shared = options.scope == NegativeScope::shared;
     logits_ =
         EmbeddingLogits<T>(q, p, shared ? n : View<const T>{}, options.similarity, scale_.value);

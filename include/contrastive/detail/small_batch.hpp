@@ -1,0 +1,317 @@
+// The plain path of small batches: S, G and the embeddings whole, in memory that fits the
+// first-level cache, without strips, chunks and options.
+//
+//     S    = scale Xn Yn^T                  xn = x / |x| under cosine, else x
+//     dXn  = G Yn       dYn = G^T Xn
+//     dx   = scale (dxn - xn (xn . dxn)) / |x|    under cosine, else scale dxn
+#ifndef CONTRASTIVE_DETAIL_SMALL_BATCH_HPP
+#define CONTRASTIVE_DETAIL_SMALL_BATCH_HPP
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "../options.hpp"
+#include "../workspace.hpp"
+#include "kernel.hpp"
+#include "norm.hpp"
+#include "softmax.hpp"
+#include "view.hpp"
+
+namespace contrastive::detail {
+
+/// Whether a batch goes without weights, masks and other targets.
+inline bool is_plain(const SoftmaxOptions& options) {
+  return options.query_ids.empty() && options.pos_ids.empty() && options.weights.empty()
+         && options.label_smoothing == 0 && options.positive_margin == 0 && !options.decoupled
+         && options.log_prior.empty() && !options.false_negative_margin.has_value();
+}
+inline bool is_plain(const SigLipOptions& options) {
+  return options.query_ids.empty() && options.pos_ids.empty() && options.weights.empty();
+}
+
+template <class T>
+class SmallBatch {
+ public:
+  using W = Wide<T>;
+  using K = SmallKernel<T>;
+  static constexpr Index largest_batch = 32;
+  static constexpr Index largest_dim = 256;    // beyond, sums want to be cut into blocks
+  static constexpr Index largest_size = 2048;  // B d
+
+  /// Takes a batch on, or leaves it to the engine: one that is not small, has options, or has
+  /// contents that want a closer look (rows that are zero, tiny, huge or not finite, logits that
+  /// may exceed `limit`).
+  template <class Options>
+  bool take(const View<const T>& x, const View<const T>& y, const Options& options,
+            long double scale, W limit, bool gradient, Scratch& scratch) {
+    if constexpr (K::exists) {
+      n_ = x.rows;
+      d_ = x.cols;
+      if (n_ > largest_batch || d_ > largest_dim || n_ * d_ > largest_dim || !is_plain(options))
+        return false;
+      cosine_ = options.similarity == Similarity::cosine;
+      scale_ = W(scale);
+      padded_n_ = round_up(n_, block);
+      padded_d_ = round_up(d_, block);
+      const Index size = padded_n_ * padded_d_, logits = padded_n_ * padded_n_;
+      lengths_ = scratch.take<W>(2 * n_);
+      x_ = scratch.take<T>((gradient ? 4 : 3) * size + 2 * logits);
+      y_ = x_ + size;
+      dx_ = y_ + size;
+      dy_ = dx_ + size;  // with a gradient
+      s_ = gradient ? dy_ + size : dy_;
+      columns_ = s_ + logits;
+      load(x, x_);
+      load(y, y_);
+      W largest_x = 1, largest_y = 1;
+      taken_ = normalise(x_, lengths_, largest_x) && normalise(y_, lengths_ + n_, largest_y)
+               && scale_ * largest_x * largest_y <= limit;
+      return taken_;
+    }
+    return false;
+  }
+
+  [[nodiscard]] bool taken() const { return taken_; }
+
+  /// L_i of the rows, and the mean over them; G if there is to be a gradient.
+  W row_loss(bool gradient, W* losses) {
+    fill(0);
+    const W share = 1 / W(n_);
+    std::fill_n(losses, n_, W(0));
+    softmax(s_, share, gradient, losses);
+    return mean(losses);
+  }
+
+  /// The same, of the means of a row and its column. Each takes exponentials of its own.
+  W symmetric_loss(bool gradient, W* losses) {
+    fill(0);
+    const W share = 1 / W(2 * n_);
+    for_tiles([&](Index i, Index j) {
+      K::transpose(s_ + i * padded_n_ + j, padded_n_, columns_ + j * padded_n_ + i, padded_n_);
+    });
+    std::fill_n(losses, n_, W(0));
+    softmax(s_, share, gradient, losses);
+    softmax(columns_, share, gradient, losses);
+    for (Index i = 0; i < n_; ++i) losses[i] /= 2;
+    if (gradient)
+      for_tiles([&](Index i, Index j) {
+        alignas(64) T tile[std::size_t(K::lanes * K::lanes)];
+        K::transpose(columns_ + j * padded_n_ + i, padded_n_, tile, K::lanes);
+        for (Index r = 0; r < K::lanes; ++r)
+          for (Index l = 0; l < K::lanes; ++l)
+            s_[(i + r) * padded_n_ + j + l] += tile[r * K::lanes + l];
+      });
+    return mean(losses);
+  }
+
+  /// L_i = sum_j softplus(t_ij), t = s + bias off the diagonal and -(s + bias) on it; G_ij is
+  /// sigmoid(t_ij) / B, and its negative on the diagonal. `d_bias` becomes the sum of G.
+  W sigmoid_loss(double bias, W* losses, W& d_bias) {
+    fill(W(bias));
+    const W share = 1 / W(n_);
+    d_bias = 0;
+    for (Index i = 0; i < n_; ++i) {
+      T* row = line(s_, i);
+      row[i] = -row[i];
+      const typename K::Sigmoids sums = K::sigmoids(row, padded_n_);
+      W excess = 0;
+      for (const T q : sums.excess) excess += W(q) + excess * W(q);
+      losses[i] = W(sums.above) + std::log1p(excess);
+      d_bias += share * (W(sums.sum) - 2 * W(row[i]));
+      multiply(row, T(share));
+      row[i] = -row[i];
+    }
+    return mean(losses);
+  }
+
+  /// dX and dY; after one of the losses.
+  void differentiate() {
+    for (Index k = 0; k < padded_d_; k += K::lanes)
+      for (Index i = 0; i < n_; i += K::height) {
+        K::product(n_, s_ + i * padded_n_, padded_n_, 1, y_ + k, padded_d_, dx_ + i * padded_d_ + k,
+                   padded_d_);
+        K::product(n_, s_ + i, 1, padded_n_, x_ + k, padded_d_, dy_ + i * padded_d_ + k, padded_d_);
+      }
+    d_log_scale_ = scale_ * through_norms(x_, lengths_, dx_);
+    through_norms(y_, lengths_ + n_, dy_);
+  }
+
+  /// sum_ij G_ij s_ij
+  [[nodiscard]] W d_log_scale() const { return d_log_scale_; }
+
+  void write(const View<T>& dx, const View<T>& dy) const {
+    store(dx_, dx);
+    store(dy_, dy);
+  }
+
+ private:
+  static constexpr Index block = (std::max)(K::lanes, K::height);
+
+  [[nodiscard]] T* line(T* lines, Index i) const {
+    T* result = lines + i * padded_n_;
+    std::fill(result + n_, result + padded_n_, minus_infinity<T>);
+    return result;
+  }
+
+  [[nodiscard]] W mean(const W* losses) const {
+    W sum = 0;
+    for (Index i = 0; i < n_; ++i) sum += losses[i];
+    return sum / W(n_);
+  }
+
+  /// f(i, j) for the tiles of S, lanes x lanes each.
+  template <class F>
+  void for_tiles(const F& f) const {
+    for (Index i = 0; i < n_; i += K::lanes)
+      for (Index j = 0; j < n_; j += K::lanes) f(i, j);
+  }
+
+  void multiply(T* row, T factor) const {
+    for (Index j = 0; j < padded_n_; j += block)
+      for (Index l = 0; l < block; ++l) row[j + l] *= factor;
+  }
+
+  /// Rows one by one, padded with zeros.
+  void load(const View<const T>& from, T* to) const {
+    if (n_ < padded_n_ || d_ < padded_d_) std::fill_n(to, padded_n_ * padded_d_, T(0));
+    const auto [rows, cols] = tiled(from.row_stride, from.col_stride);
+    for (Index k = 0; k < cols; k += K::lanes)
+      for (Index i = 0; i < rows; i += K::lanes)
+        K::transpose(&from(i, k), from.col_stride, to + i * padded_d_ + k, padded_d_);
+    for (Index i = 0; i < n_; ++i)
+      copy(&from(i, 0), from.col_stride, to + i * padded_d_, 1, i < rows ? cols : 0, d_);
+  }
+
+  void store(const T* from, const View<T>& to) const {
+    const auto [rows, cols] = tiled(to.row_stride, to.col_stride);
+    for (Index k = 0; k < cols; k += K::lanes)
+      for (Index i = 0; i < rows; i += K::lanes)
+        K::transpose(from + i * padded_d_ + k, padded_d_, &to(i, k), to.col_stride);
+    for (Index i = 0; i < n_; ++i)
+      copy(from + i * padded_d_, 1, &to(i, 0), to.col_stride, i < rows ? cols : 0, d_);
+  }
+
+  /// Entries k .. end - 1 of a row.
+  static void copy(const T* from, Index from_step, T* to, Index to_step, Index k, Index end) {
+    if (from_step == 1 && to_step == 1)
+      for (; k + K::lanes <= end; k += K::lanes) K::copy(from + k, to + k);
+    for (; k < end; ++k) to[k * to_step] = from[k * from_step];
+  }
+
+  struct Extent {
+    Index rows, cols;
+  };
+  /// The part of a matrix whose columns are read and written by whole packets.
+  [[nodiscard]] Extent tiled(Index row_stride, Index col_stride) const {
+    if (row_stride != 1 || col_stride == 1) return {0, 0};
+    return {n_ / K::lanes * K::lanes, d_ / K::lanes * K::lanes};
+  }
+
+  [[nodiscard]] W dot(const T* a, const T* b) const {
+    W lanes[std::size_t(norm_lanes)];
+    for (Index l = 0; l < norm_lanes; ++l) lanes[l] = W(a[l]) * W(b[l]);
+    for (Index k = norm_lanes; k < padded_d_; k += norm_lanes)
+      for (Index l = 0; l < norm_lanes; ++l) lanes[l] += W(a[k + l]) * W(b[k + l]);
+    return sum_of_lanes(lanes, 1);
+  }
+
+  /// xn in place of x, and whether all rows are ordinary. `largest` becomes that of the norms under
+  /// dot, where products of rows must not leave the range of T either.
+  bool normalise(T* x, W* lengths, W& largest) const {
+    const W limit = std::sqrt(std::sqrt(W((std::numeric_limits<T>::max)())));
+    for (Index i = 0; i < n_; ++i, x += padded_d_) {
+      const W squares = dot(x, x);
+      if (!is_ordinary(squares)) return false;
+      const W length = std::sqrt(squares);
+      lengths[i] = length;
+      if (!cosine_) {
+        if (!(length > 1 / limit && length < limit)) return false;
+        largest = (std::max)(largest, length);
+        continue;
+      }
+      const W inverse = 1 / length;
+      for (Index k = 0; k < padded_d_; k += block)
+        for (Index l = 0; l < block; ++l)
+          x[k + l] = std::is_same_v<T, W> ? T(W(x[k + l]) / length) : T(W(x[k + l]) * inverse);
+    }
+    return true;
+  }
+
+  /// S + shift. The transpose of Yn lies where dX will.
+  void fill(W shift) {
+    for (Index j = 0; j < padded_n_; j += K::lanes)
+      for (Index k = 0; k < d_; k += K::lanes)
+        K::transpose(y_ + j * padded_d_ + k, padded_d_, dx_ + k * padded_n_ + j, padded_n_);
+    for (Index i = 0; i < n_; i += K::height)
+      for (Index j = 0; j < padded_n_; j += K::lanes)
+        K::product(d_, x_ + i * padded_d_, padded_d_, 1, dx_ + j, padded_n_, s_ + i * padded_n_ + j,
+                   padded_n_);
+    for (T* s = s_; s < s_ + n_ * padded_n_; s += block)
+      for (Index l = 0; l < block; ++l) s[l] = T(W(s[l]) * scale_ + shift);
+  }
+
+  /// Adds the losses of lines of logits, and replaces them by share times their derivatives.
+  void softmax(T* lines, W share, bool gradient, W* losses) const {
+    W positives[std::size_t(largest_batch)];
+    ExpSum<W> others[std::size_t(largest_batch)];
+    // One step of all lines after another, so that no line waits for the last.
+    for (Index i = 0; i < n_; ++i) {
+      T* s = line(lines, i);
+      positives[i] = W(s[i]);
+      s[i] = minus_infinity<T>;
+    }
+    for (Index i = 0; i < n_; ++i) {
+      T reference;
+      others[i].sum = W(K::exponentials(lines + i * padded_n_, padded_n_, reference));
+      others[i].reference = W(reference);
+    }
+    for (Index i = 0; i < n_; ++i) {
+      const LineSoftmax<W> softmax = coupled_softmax(positives[i], others[i]);
+      losses[i] += softmax.loss;
+      if (!gradient) continue;
+      T* s = lines + i * padded_n_;
+      multiply(s, T(share * softmax.factor));
+      s[i] = T(-share * softmax.miss);
+    }
+  }
+
+  /// dx in place of dxn; returns sum_i xn_i . dxn_i.
+  W through_norms(const T* __restrict unit, const W* lengths, T* __restrict dx) const {
+    const W scale = scale_;
+    W sum = 0;
+    for (Index i = 0; i < n_; ++i, unit += padded_d_, dx += padded_d_) {
+      const W along = dot(unit, dx);
+      sum += along;
+      const W radial = cosine_ ? along : W(0), length = cosine_ ? lengths[i] : W(1);
+      const W factor = scale / length;
+      for (Index k = 0; k < padded_d_; k += block) {
+        for (Index l = 0; l < block; ++l) {
+          const W tangent = W(dx[k + l]) - W(unit[k + l]) * radial;
+          dx[k + l] = std::is_same_v<T, W> ? T(scale * tangent / length) : T(factor * tangent);
+        }
+      }
+    }
+    return sum;
+  }
+
+  Index n_ = 0, d_ = 0;
+  Index padded_n_ = 0, padded_d_ = 0;
+  bool taken_ = false;
+  bool cosine_ = true;
+  W scale_ = 1;
+  W d_log_scale_ = 0;
+  W* lengths_ = nullptr;
+  T* x_ = nullptr;  // padded_n x padded_d, as the next three
+  T* y_ = nullptr;
+  T* dx_ = nullptr;
+  T* dy_ = nullptr;
+  T* s_ = nullptr;        // padded_n x padded_n: S, then G
+  T* columns_ = nullptr;  // the same for columns
+};
+
+}  // namespace contrastive::detail
+
+#endif  // CONTRASTIVE_DETAIL_SMALL_BATCH_HPP
