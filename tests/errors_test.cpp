@@ -32,10 +32,6 @@ Problem good_fixed(Loss loss) {
   return problem;
 }
 
-bool has_ids(Loss loss) {
-  return has_scale(loss) || (takes_logits(loss) && loss != Loss::mutual_information);
-}
-
 }  // namespace
 
 TEST_CASE("the problems that are made bad below are good", "[errors]") {
@@ -222,21 +218,27 @@ TEST_CASE("a bias, a margin or an exponent that is none", "[errors]") {
 
 TEST_CASE("lists of the wrong length", "[errors]") {
   for (const Loss loss : all_losses) {
-    if (!has_ids(loss)) continue;
+    if (!has_weights(loss)) continue;
     for (const std::size_t length : {std::size_t(2), std::size_t(4)}) {
       const std::string number = std::to_string(length);
       Problem problem = good(loss);
+      problem.weights.assign(length, 1.0);
+      check_refused(problem, {"weights", number, "3"});
+      if (!has_ids(loss)) continue;
+      problem = good(loss);
       problem.query_ids.assign(length, 1);
       check_refused(problem, {"query_ids", number, "3"});
       problem = good(loss);
       problem.pos_ids.assign(length, 1);
       check_refused(problem, {"pos_ids", number, "3"});
-      problem = good(loss);
-      problem.weights.assign(length, 1.0);
-      check_refused(problem, {"weights", number, "3"});
     }
   }
-  Problem problem = good(Loss::hard_negative);
+  Problem problem = good(Loss::sup_con);
+  for (const std::size_t length : {std::size_t(0), std::size_t(2), std::size_t(4)}) {
+    problem.labels.assign(length, 1);
+    check_refused(problem, {"labels", std::to_string(length), "Z", "3"});
+  }
+  problem = good(Loss::hard_negative);
   problem.pos_ids = {1, 2, 3};
   problem.neg_ids = {1, 2, 3};
   check_refused(problem, {"neg_ids", "3", "6"});
@@ -248,7 +250,7 @@ TEST_CASE("lists of the wrong length", "[errors]") {
 
 TEST_CASE("weights that are none", "[errors]") {
   for (const Loss loss : all_losses) {
-    if (!has_ids(loss)) continue;
+    if (!has_weights(loss)) continue;
     Problem problem = good(loss);
     problem.weights = {1, 2, -0.5};
     check_refused(problem, {"weights", "-0.5"});
@@ -264,7 +266,7 @@ TEST_CASE("weights that are none", "[errors]") {
 TEST_CASE("targets that are none", "[errors]") {
   for (const Loss loss : all_losses) {
     if (!is_softmax(loss)) continue;
-    const std::string what = takes_logits(loss) ? "S" : "Q";
+    const std::string what = describe(loss).inputs.front();
     Problem problem = good(loss);
     problem.label_smoothing = 1.25;
     check_refused(problem, {"label_smoothing", "1.25"});
@@ -275,18 +277,20 @@ TEST_CASE("targets that are none", "[errors]") {
     problem.label_smoothing = 1;
     check_accepted(problem);
 
-    problem = good(loss);
-    problem.log_prior = {-1, -2};
-    check_refused(problem, {"log_prior", "2", what, "3"});
-    problem.log_prior = {-1, -2, -3, -4};
-    check_refused(problem, {"log_prior", "4", what, "3"});
-    for (const double bad : {not_a_number, infinity, -infinity}) {
-      problem.log_prior = {-1, bad, bad};
-      check_refused(problem, {"log_prior", "1"});
+    if (has_prior(loss)) {
+      problem = good(loss);
+      problem.log_prior = {-1, -2};
+      check_refused(problem, {"log_prior", "2", what, "3"});
+      problem.log_prior = {-1, -2, -3, -4};
+      check_refused(problem, {"log_prior", "4", what, "3"});
+      for (const double bad : {not_a_number, infinity, -infinity}) {
+        problem.log_prior = {-1, bad, bad};
+        check_refused(problem, {"log_prior", "1"});
+      }
+      problem.log_prior = {-1, -1e300, 0};
+      check_throws<float>("overflow_error", problem, {"log_prior", "1"});
+      check_accepted<double>(problem);
     }
-    problem.log_prior = {-1, -1e300, 0};
-    check_throws<float>("overflow_error", problem, {"log_prior", "1"});
-    check_accepted<double>(problem);
     if (takes_logits(loss)) continue;
 
     for (const double bad : {not_a_number, infinity, -infinity}) {
@@ -412,7 +416,12 @@ TEST_CASE("options that a loss has no use for", "[errors]") {
       check_refused(problem, {"false_negative_margin", "logits"});
     }
   }
-  Problem problem = good(Loss::hard_negative);
+  Problem problem = good(Loss::nt_xent);
+  for (const std::size_t length : {std::size_t(1), std::size_t(3), std::size_t(6)}) {
+    problem.log_prior.assign(length, 0.0);
+    check_refused(problem, {"log_prior"});
+  }
+  problem = good(Loss::hard_negative);
   problem.neg_ids = {1, 2, 3, 4, 5, 6};
   check_refused(problem, {"neg_ids", "pos_ids"});
   problem = good(Loss::hard_negative);
@@ -420,11 +429,64 @@ TEST_CASE("options that a loss has no use for", "[errors]") {
   check_refused(problem, {"neg_offsets", "shared"});
 }
 
+TEST_CASE("options that are for pairs, in a loss of classes", "[errors]") {
+  const auto check = [](const std::string& option, const auto& set) {
+    Problem problem = good(Loss::sup_con);
+    set(problem);
+    check_refused(problem, {option});
+  };
+  check("query_ids", [](Problem& p) { p.query_ids = {1, 2, 3}; });
+  check("pos_ids", [](Problem& p) { p.pos_ids = {1, 2, 3}; });
+  check("neg_ids", [](Problem& p) { p.neg_ids = {1, 2, 3}; });
+  check("scope", [](Problem& p) { p.own_scope = true; });
+  check("neg_offsets", [](Problem& p) { p.offsets = {0, 0, 0, 0}; });
+  check("label_smoothing", [](Problem& p) { p.label_smoothing = 0.1; });
+  check("label_smoothing", [](Problem& p) { p.label_smoothing = not_a_number; });
+  check("positive_margin", [](Problem& p) { p.positive_margin = 0.1; });
+  check("decoupled", [](Problem& p) { p.decoupled = true; });
+  check("log_prior", [](Problem& p) { p.log_prior = {0, 0, 0}; });
+  check("false_negative_margin", [](Problem& p) { p.false_negative_margin = 0; });
+}
+
+TEST_CASE("what is checked first of classes", "[errors]") {
+  Problem problem = good_fixed(Loss::sup_con);
+  problem.inputs[0](0, 0) = not_a_number;
+  problem.weights = {1};
+  problem.decoupled = true;
+  problem.temperature = -1;
+  problem.labels = {1};
+  check_refused(problem, {"labels"});
+  problem.labels = {1, 1, 1};
+  check_refused(problem, {"temperature"});
+  problem.temperature = 1;
+  check_refused(problem, {"decoupled"});
+  problem.decoupled = false;
+  check_refused(problem, {"weights"});
+  problem.weights = {};
+  check_refused(problem, {"Z", "row 0", "column 0"});
+}
+
+TEMPLATE_TEST_CASE("logits of rows with each other that overflow", "[errors]", float, double) {
+  const Real root = std::sqrt(std::numeric_limits<TestType>::max() / 4);
+  for (const Loss loss : {Loss::nt_xent, Loss::sup_con}) {
+    Problem problem = good_fixed(loss);
+    problem.cosine = false;
+    problem.temperature = 0.125;
+    for (const Real sign : {1, -1}) {
+      for (Matrix& x : problem.inputs) x.setConstant(1);
+      // Two rows that are harmless by themselves; the first of them is named.
+      problem.inputs.front().row(1).setConstant(sign * root / 2);
+      problem.inputs.back().row(2).setConstant(root / 2);
+      check_throws<TestType>("overflow_error", problem, {"row 1"});
+    }
+  }
+}
+
 TEMPLATE_TEST_CASE("logits that overflow", "[errors]", float, double) {
   const Real huge = std::numeric_limits<TestType>::max() / 4;
   const Real root = std::sqrt(huge);
   for (const Loss loss : all_losses) {
-    if (!has_scale(loss)) continue;
+    if (!has_scale(loss) || is_symmetric(loss)) continue;
     Problem problem = good_fixed(loss);
     problem.cosine = false;
     problem.temperature = 0.125;

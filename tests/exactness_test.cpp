@@ -9,6 +9,19 @@ using namespace contrastive_tests;
 namespace {
 
 constexpr Loss softmax_losses[] = {Loss::info_nce, Loss::clip, Loss::hard_negative};
+/// Those of pairs, which SupCon is too where each class has two rows.
+constexpr Loss losses_of_pairs[] = {Loss::info_nce, Loss::clip, Loss::hard_negative, Loss::nt_xent,
+                                    Loss::sup_con};
+
+/// SupCon of NT-Xent's rows, an item a class.
+Problem as_classes(Problem problem) {
+  const Index batch = problem.batch();
+  Matrix z(2 * batch, problem.inputs[0].cols());
+  z << problem.inputs[0], problem.inputs[1];
+  problem.inputs = {z};
+  for (Index i = 0; i < 2 * batch; ++i) problem.labels.push_back(i % batch);
+  return problem;
+}
 
 /// B pairs in d dimensions whose positives lie at a distance of about `noise` from the queries, at
 /// a low temperature: each row's loss is exp(-(1 - c) / tau), of very different sizes.
@@ -23,7 +36,7 @@ Problem nearly_separable(Loss loss, Index batch, Index d, double noise, std::uin
   if (loss == Loss::hard_negative) problem.inputs.push_back(random.normal_matrix(batch, d));
   for (Matrix& x : problem.inputs)  // exact in float, so that one oracle serves both
     x = x.unaryExpr([](Real v) { return static_cast<Real>(static_cast<float>(v)); });
-  return problem;
+  return loss == Loss::sup_con ? as_classes(problem) : problem;
 }
 
 }  // namespace
@@ -74,9 +87,39 @@ TEST_CASE("exactness: losses of 1e-9 and 1e-20 among many candidates", "[exactne
   }
 }
 
+TEMPLATE_TEST_CASE("exactness: tiny losses of rows among each other", "[exactness]", float,
+                   double) {
+  // Both views are r I, x = r^2: each row's loss is log(1 + 2 (B - 1) e^-x). A row pulls its
+  // positive with 2 (B - 1) p / 2B, p = 1 / (e^x + 2 (B - 1)), and pushes each other with p / 2B;
+  // each pair does so from both ends.
+  for (const Index batch : {2, 24, 25, 100, 130})
+    for (const Real root : {2, 5, 7, 9}) {
+      const Real x = root * root, others = 2 * static_cast<Real>(batch - 1);
+      const Real expected = std::log1p(others * std::exp(-x));  // from 4 down to 1e-35
+      const Real wrong = 1 / (std::exp(x) + others) / (2 * static_cast<Real>(batch));
+      const Matrix one = root * identity(batch);
+      // Another item pushes by both its views.
+      Matrix slope = Matrix::Constant(batch, batch, 4 * wrong * root);
+      slope.diagonal().setConstant(-2 * others * wrong * root);
+      Problem problem = dot_problem(Loss::nt_xent, {one, one}, 1);
+      const Real tolerance = 32 * epsilon<TestType>;
+      CAPTURE(batch, x, expected);
+      const Answer views = evaluate<TestType>(problem);
+      CHECK(relative_error(views.value, expected) <= tolerance);
+      for (const Matrix& gradient : views.gradients)
+        CHECK(relative_error_by_row(gradient, slope) <= tolerance);
+      problem.loss = Loss::sup_con;
+      const Answer classes = evaluate<TestType>(as_classes(problem));
+      CHECK(relative_error(classes.value, expected) <= tolerance);
+      Matrix both(2 * batch, batch);
+      both << slope, slope;
+      CHECK(relative_error_by_row(classes.gradients[0], both) <= tolerance);
+    }
+}
+
 TEST_CASE("exactness: each row of the gradient of a nearly separable batch", "[exactness]") {
-  for (const Loss loss : softmax_losses)
-    for (const Index batch : {6, 30, 100})
+  for (const Loss loss : losses_of_pairs)
+    for (const Index batch : {6, 30, 100, 130})
       for (const double noise : {0.05, 0.3}) {
         const Problem problem = nearly_separable(loss, batch, 16, noise, 51);
         const Answer expected = oracle_answer(problem);
@@ -97,7 +140,7 @@ TEST_CASE("exactness: each row of the gradient of a nearly separable batch", "[e
 }
 
 TEST_CASE("exactness: each row of a nearly separable batch with other targets", "[exactness]") {
-  for (const Loss loss : softmax_losses)
+  for (const Loss loss : {Loss::info_nce, Loss::clip, Loss::hard_negative, Loss::nt_xent})
     for (const bool decoupled : {false, true})
       for (const double e : {0.0, 0.1})
         for (const double margin : {0.0, 0.2}) {
@@ -106,7 +149,7 @@ TEST_CASE("exactness: each row of a nearly separable batch with other targets", 
           problem.decoupled = decoupled;
           problem.label_smoothing = e;
           problem.positive_margin = margin;
-          problem.log_prior = random_prior(100, random);
+          if (has_prior(loss)) problem.log_prior = random_prior(100, random);
           const Answer expected = oracle_answer(problem);
           const Answer single = evaluate<float>(problem);
           const Answer twice = evaluate<double>(problem);
@@ -241,4 +284,84 @@ TEMPLATE_TEST_CASE("exactness: uniformity of rows far from the origin", "[exactn
       problem.inputs[0].unaryExpr([](Real v) { return static_cast<Real>(static_cast<float>(v)); });
   const Answer expected = oracle_answer(problem);
   check_answer(evaluate<TestType>(problem), expected, 200 * epsilon<TestType>);
+}
+
+TEMPLATE_TEST_CASE("exactness: uniformity of rows whose exponentials all underflow", "[exactness]",
+                   float, double) {
+  // Rows 64 apart on a line: neighbours have exp(-8192), all others nothing beside that. The mean
+  // is a multiple of 32, and every exponent exact, if the mean is summed without rounding: in
+  // double for float, and where it is a sum over a power of two. Else it is off by some 2^-53 of
+  // the line's length, which moves exponents of 2t |delta|^2 apart. Only the ends feel a neighbour
+  // that none opposite balances.
+  for (const Index rows : {2, 3, 4, 47, 49, 63, 64, 65, 239, 241, 256, 481, 512}) {
+    const auto n = static_cast<Real>(rows);
+    Problem problem = dot_problem(Loss::uniformity, {Matrix::Zero(rows, 3)}, 1);
+    for (Index i = 0; i < rows; ++i) problem.inputs[0](i, 1) = static_cast<Real>(64 * i);
+    const bool exact = std::is_same_v<TestType, float> || (rows & (rows - 1)) == 0;
+    const Real off = exact ? 0 : 4 * std::pow(32 * n, Real(2)) * epsilon<TestType>;
+    const Answer got = evaluate<TestType>(problem);
+    CAPTURE(rows);
+    CHECK(std::abs(got.value - (-8192 + std::log(2 / n))) <= 8192 * epsilon<TestType> + off);
+    CHECK(same_bits(evaluate_value<TestType>(problem), got.value));
+    // d/dz_0 of log sum exp(-2 r^2): 2 t r over the number of neighbours.
+    Matrix expected = Matrix::Zero(rows, 3);
+    expected(0, 1) = 256 / (n - 1);
+    expected(rows - 1, 1) = -256 / (n - 1);
+    CHECK(largest(got.gradients[0] - expected) <= (4 * epsilon<TestType> + off) * 256);
+  }
+}
+
+TEST_CASE("exactness: uniformity of rows far apart, in both similarities", "[exactness]") {
+  for (const bool cosine : {true, false})
+    for (const double t : {40.0, 400.0, 3000.0}) {
+      Random random(55);
+      for (const Index rows : {2, 3, 47, 48, 49, 63, 64, 65, 239, 240, 241}) {
+        Problem problem = plain_problem(Loss::uniformity, rows, 7, random);
+        problem.cosine = cosine;
+        problem.t = t;
+        check_loss(problem);
+      }
+    }
+}
+
+TEMPLATE_TEST_CASE("exactness: uniformity of near duplicates", "[exactness]", float, double) {
+  // Rows about 2^-10 apart: the gradient, a sum of their differences, keeps its digits under both
+  // similarities, as rows are taken off their mean first. The loss is about -10^-6, the log of a
+  // number next to 1, of which it has the rounding.
+  for (const bool cosine : {true, false})
+    for (const Index rows : {2, 3, 48, 49, 121, 241}) {
+      Random random(56);
+      Problem problem = plain_problem(Loss::uniformity, rows, 5, random);
+      problem.cosine = cosine;
+      const Matrix centre = Matrix::Ones(rows, 1) * random.normal_matrix(1, 5);
+      problem.inputs[0] = centre + 0x1p-10L * problem.inputs[0];
+      problem.inputs[0] = problem.inputs[0].unaryExpr(
+          [](Real v) { return static_cast<Real>(static_cast<float>(v)); });
+      const Answer expected = oracle_answer(problem);
+      const Answer got = evaluate<TestType>(problem);
+      CAPTURE(cosine, rows);
+      CHECK(std::abs(got.value - expected.value) <= 2 * epsilon<TestType>);
+      // Unit rows are rounded in double, by 2^-53 of 1 where they differ by 2^-10.
+      const Real tolerance =
+          64 * epsilon<TestType> + (std::is_same_v<TestType, float> ? 0 : 1024 * epsilon<double>);
+      CHECK(relative_error(got.gradients[0], expected.gradients[0]) <= tolerance);
+    }
+}
+
+TEMPLATE_TEST_CASE("exactness: uniformity of duplicates among rows far away", "[exactness]", float,
+                   double) {
+  // One pair of equal rows has exp(0), all others nothing: log(2 / n (n - 1)) and no gradient.
+  for (const Index rows : {3, 49, 241})
+    for (const Index copy : {Index(1), rows - 1}) {
+      Problem problem = dot_problem(Loss::uniformity, {Matrix::Zero(rows, 2)}, 1);
+      for (Index i = 0; i < rows; ++i) problem.inputs[0](i, 0) = static_cast<Real>(64 * i);
+      problem.inputs[0].row(copy) = problem.inputs[0].row(0);
+      const Answer got = evaluate<TestType>(problem);
+      const auto n = static_cast<Real>(rows);
+      CAPTURE(rows, copy);
+      // The mean is rounded, and exponents of up to 10^9 with it, to that of the pair.
+      const Real size = 4 * std::pow(64 * n, Real(2)) * epsilon<TestType>;
+      CHECK(std::abs(got.value - std::log(2 / (n * (n - 1)))) <= size);
+      CHECK_FALSE(got.gradients[0].hasNaN());
+    }
 }

@@ -83,6 +83,25 @@ TEMPLATE_TEST_CASE("field 2: no small constant caps the loss", "[field]", float,
   CHECK(relative_error(got.gradients[2], matrix({{100, 0}})) <= exact<TestType>);
 }
 
+TEMPLATE_TEST_CASE("field 3: a row without a positive is no anchor", "[field]", float, double) {
+  const Matrix c = matrix({{1, .1, .2, .3}, {.1, 1, .8, .4}, {.2, .8, 1, .5}, {.3, .4, .5, 1}});
+  Matrix root = Matrix::Zero(4, 4);  // Cholesky's: c = root root^T
+  for (Index i = 0; i < 4; ++i)
+    for (Index j = 0; j <= i; ++j) {
+      const Real rest = c(i, j) - root.row(i).head(j).dot(root.row(j).head(j));
+      root(i, j) = i == j ? std::sqrt(rest) : rest / root(j, j);
+    }
+  Problem problem = dot_problem(Loss::sup_con, {root}, 0.5);
+  problem.labels = {0, 1, 1, 3};
+  const Answer got = evaluate<TestType>(problem);
+  CHECK(is_near(got.value, .571709L, six_digits<TestType>));
+  CHECK(is_near(evaluate_rows<TestType>(problem), matrix({{0}, {.528229}, {.615189}, {0}}),
+                six_digits<TestType>));
+  CHECK(largest(got.gradients[0].row(0)) > 0.01L);  // still a negative of the others
+  problem.labels = {0, 1, 2, 3};
+  CHECK(is_zero(evaluate<TestType>(problem)));
+}
+
 TEMPLATE_TEST_CASE("field 4: equal rows give the log of the number of candidates", "[field]", float,
                    double) {
   for (const Loss loss : softmax_losses)

@@ -55,6 +55,39 @@ TEST_CASE("forms: members of the results, fixed temperature", "[forms]") {
   }
 }
 
+TEST_CASE("forms: members of the results, rows among each other", "[forms]") {
+  const std::vector<int> labels = {0, 1, 0, 1, 5};
+  const Temperature tau{0.5};
+  {
+    const auto [loss, dZa, dZb] = nt_xent_loss_grad(Q, P, tau);
+    STATIC_REQUIRE(
+        is_double<decltype(loss)> && is_matrix<decltype(dZa)> && is_matrix<decltype(dZb)>);
+    CHECK(loss == nt_xent_loss(Q, P, tau));
+    const auto result = nt_xent_loss_grad(Q, P, tau, SoftmaxOptions{});
+    CHECK((result.loss == loss && result.dZa == dZa && result.dZb == dZb));
+    CHECK(nt_xent_rows(Q, P, tau).size() == 10);
+  }
+  {
+    const auto [loss, dZ] = sup_con_loss_grad(Q, labels, tau);
+    STATIC_REQUIRE(is_double<decltype(loss)> && is_matrix<decltype(dZ)>);
+    CHECK(loss == sup_con_loss(Q, labels, tau));
+    const auto result = sup_con_loss_grad(Q, labels, tau, SoftmaxOptions{});
+    CHECK((result.loss == loss && result.dZ == dZ));
+    CHECK(sup_con_rows(Q, labels, tau).size() == 5);
+  }
+  {
+    const LogScale scale{2.5};
+    const auto [loss, dZa, dZb, d_log_scale] = nt_xent_loss_grad(Q, P, scale);
+    STATIC_REQUIRE(is_double<decltype(d_log_scale)>);
+    const auto result = nt_xent_loss_grad(Q, P, scale);
+    CHECK((result.loss == loss && result.dZa == dZa && result.dZb == dZb
+           && result.d_log_scale == d_log_scale));
+    const auto [of_classes, dZ, by_scale] = sup_con_loss_grad(Q, labels, scale);
+    const auto classes = sup_con_loss_grad(Q, labels, scale);
+    CHECK((classes.loss == of_classes && classes.dZ == dZ && classes.d_log_scale == by_scale));
+  }
+}
+
 TEST_CASE("forms: members of the results, learned scale", "[forms]") {
   const LogScale scale{2.5};
   {
@@ -155,6 +188,19 @@ TEST_CASE("forms: results made earlier", "[forms]") {
     SigLipGradient<Eigen::MatrixXd, Eigen::MatrixXd, LogScale> result;
     siglip_loss_grad(Q, P, LogScale{}, -10, {}, result, workspace);
     CHECK(result.d_bias == siglip_loss_grad(Q, P, LogScale{}, -10).d_bias);
+  }
+  {
+    NtXentGradient<Eigen::MatrixXd, Eigen::MatrixXd, LogScale> result;
+    nt_xent_loss_grad(Q, P, LogScale{}, {}, result, workspace);
+    CHECK(result.dZb == nt_xent_loss_grad(Q, P, LogScale{}).dZb);
+    CHECK(result.loss == nt_xent_loss(Q, P, LogScale{}, {}, workspace));
+  }
+  {
+    SupConGradient<Eigen::MatrixXd, Temperature> result;
+    const Eigen::Matrix<std::int64_t, 5, 1> labels(3, 3, 1, 1, 3);
+    sup_con_loss_grad(Q, labels, Temperature{0.5}, {}, result, workspace);
+    CHECK(result.dZ == sup_con_loss_grad(Q, labels, Temperature{0.5}).dZ);
+    CHECK(result.loss == sup_con_loss(Q, labels, Temperature{0.5}, {}, workspace));
   }
   {
     LogitsGradient<Eigen::MatrixXd> result;

@@ -10,9 +10,9 @@ using namespace contrastive_tests;
 
 namespace {
 
-constexpr Loss embedding_losses[] = {Loss::info_nce,  Loss::hard_negative, Loss::clip,
-                                     Loss::siglip,    Loss::triplet,       Loss::alignment,
-                                     Loss::uniformity};
+constexpr Loss embedding_losses[] = {Loss::info_nce, Loss::hard_negative, Loss::clip,
+                                     Loss::siglip,   Loss::nt_xent,       Loss::sup_con,
+                                     Loss::triplet,  Loss::alignment,     Loss::uniformity};
 
 /// The sums below run in another order, over at most 60 terms of up to scale 5 each.
 constexpr Real reordered = 256 * epsilon<double>;
@@ -53,7 +53,7 @@ TEST_CASE("identity: the order of the pairs changes the order of the gradients a
     Problem problem = plain_problem(loss, batch, 6, random, 2 * batch);
     const bool has_options = has_scale(loss);
     if (has_options) {
-      problem.pos_ids = random_ids(batch, 30, random);
+      if (has_ids(loss)) problem.pos_ids = random_ids(batch, 30, random);
       problem.weights = random_weights(batch, random);
     }
     problem.own_scope = loss == Loss::hard_negative;  // two negatives each, which move along
@@ -70,7 +70,8 @@ TEST_CASE("identity: the order of the pairs changes the order of the gradients a
     for (Matrix& x : permuted.inputs) x = permute(x);
     for (std::size_t i = 0; has_options && i < static_cast<std::size_t>(batch); ++i) {
       const auto from = static_cast<std::size_t>(moved(static_cast<Index>(i)));
-      permuted.pos_ids[i] = problem.pos_ids[from];
+      if (has_ids(loss)) permuted.pos_ids[i] = problem.pos_ids[from];
+      if (loss == Loss::sup_con) permuted.labels[i] = problem.labels[from];
       permuted.weights[i] = problem.weights[from];
     }
     Answer expected = before;
@@ -119,9 +120,9 @@ TEST_CASE("identity: the length of a row divides its gradient under cosine", "[i
   }
 }
 
-TEST_CASE("identity: CLIP and the sigmoid loss do not tell queries from positives",
+TEST_CASE("identity: CLIP, NT-Xent and the sigmoid loss do not tell one side from the other",
           "[identities]") {
-  for (const Loss loss : {Loss::clip, Loss::siglip}) {
+  for (const Loss loss : {Loss::clip, Loss::siglip, Loss::nt_xent}) {
     Random random(35);
     const Problem problem = plain_problem(loss, 53, 6, random);
     Problem exchanged = problem;
@@ -180,6 +181,53 @@ TEST_CASE("identity: losses over embeddings are losses over their logits", "[ide
     CHECK(relative_error(*got.d_log_scale, G.cwiseProduct(logits.inputs[0]).sum()) <= tolerance);
     if (got.d_bias) CHECK(relative_error(*got.d_bias, G.sum()) <= tolerance);
   }
+}
+
+TEST_CASE("identity: NT-Xent is SupCon where each class has two rows", "[identities]") {
+  for (const Index batch : {1, 2, 13, 24, 25, 53, 120, 121})
+    for (const bool cold : {false, true}) {
+      Random random(310);
+      Problem pairs = plain_problem(Loss::nt_xent, batch, 6, random);
+      pairs.weights = random_weights(batch, random);
+      if (cold) pairs.log_scale = 4.5;
+      Problem classes = pairs;
+      classes.loss = Loss::sup_con;
+      Matrix z(2 * batch, 6);
+      z << pairs.inputs[0], pairs.inputs[1];
+      classes.inputs = {z};
+      for (Index i = 0; i < 2 * batch; ++i) classes.labels.push_back(i % batch);
+      classes.weights.insert(classes.weights.end(), pairs.weights.begin(), pairs.weights.end());
+      Answer expected = evaluate<double>(pairs);
+      Matrix gradient(2 * batch, 6);
+      gradient << expected.gradients[0], expected.gradients[1];
+      expected.gradients = {gradient};
+      expected.d_log_scale_size = oracle_answer(pairs).d_log_scale_size;
+      CAPTURE(batch, cold);
+      check_answer(evaluate<double>(classes), expected, cold ? 16 * reordered : reordered);
+    }
+}
+
+TEST_CASE("identity: NT-Xent is hard negatives of each view among all views", "[identities]") {
+  // Of a row's candidates the other views of its own side are extra negatives, and itself is left
+  // out by its id.
+  const Index batch = 29;
+  Random random(311);
+  Problem views = plain_problem(Loss::nt_xent, batch, 6, random);
+  const auto one_side = [&](std::size_t side) {
+    Problem problem = views;
+    problem.loss = Loss::hard_negative;
+    problem.inputs = {views.inputs[side], views.inputs[1 - side], views.inputs[side]};
+    for (Index i = 0; i < batch; ++i) problem.pos_ids.push_back(i);
+    problem.neg_ids = problem.pos_ids;
+    return evaluate<double>(problem);
+  };
+  const Answer a = one_side(0), b = one_side(1);
+  Answer expected;
+  expected.value = (a.value + b.value) / 2;
+  expected.gradients = {Matrix((a.gradients[0] + a.gradients[2] + b.gradients[1]) / 2),
+                        Matrix((b.gradients[0] + b.gradients[2] + a.gradients[1]) / 2)};
+  expected.d_log_scale = (*a.d_log_scale + *b.d_log_scale) / 2;
+  check_answer(evaluate<double>(views), expected, reordered);
 }
 
 TEST_CASE("identity: the mutual-information bound is log N minus InfoNCE", "[identities]") {

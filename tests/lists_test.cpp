@@ -1,6 +1,8 @@
 // Lists of ids and weights are views of whatever the caller has.
 #include <array>
 #include <contrastive/contrastive.hpp>
+#include <limits>
+#include <string>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -94,4 +96,32 @@ TEST_CASE("lists: of offsets, strided", "[lists]") {
   const double expected = hard_negative_loss(Q, Q, N, Temperature{0.5}, options);
   options.neg_offsets = table.row(0);
   CHECK(hard_negative_loss(Q, Q, N, Temperature{0.5}, options) == expected);
+}
+
+TEST_CASE("lists: labels of every integer type and container", "[lists]") {
+  contrastive_tests::Random random(11);
+  const Eigen::MatrixXd Z = random.normal_matrix(4, 3).cast<double>();
+  const auto loss = [&](const Labels& labels) { return sup_con_loss(Z, labels, Temperature{0.5}); };
+  const double expected = loss(std::vector<int>{1, 2, 1, 2});
+  CHECK(expected != loss(std::vector<int>{1, 1, 2, 2}));
+  CHECK(loss(std::vector<short>{-1, 2, -1, 2}) == expected);
+  CHECK(loss(std::vector<unsigned char>{255, 0, 255, 0}) == expected);
+  CHECK(loss(std::vector<signed char>{-128, 127, -128, 127}) == expected);
+  CHECK(loss(std::vector<unsigned>{4294967295U, 2147483648U, 4294967295U, 2147483648U})
+        == expected);
+  CHECK(loss(std::vector<unsigned long long>{~0ULL, 1ULL << 63U, ~0ULL, 1ULL << 63U}) == expected);
+  CHECK(loss(std::vector<std::int64_t>{
+            std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max(),
+            std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()})
+        == expected);
+  CHECK(loss(std::array<bool, 4>{true, false, true, false}) == expected);
+  CHECK(loss(std::string("abab")) == expected);
+  CHECK(loss(Eigen::Vector4i(7, 8, 7, 8)) == expected);
+  CHECK(loss(Eigen::RowVector4i(7, 8, 7, 8)) == expected);
+  Eigen::MatrixXi table = Eigen::MatrixXi::Constant(3, 4, 9);
+  table.row(1) << 1, 2, 1, 2;
+  CHECK(loss(table.row(1)) == expected);
+  const std::vector<std::int16_t> spread = {1, 0, 0, 2, 0, 0, 1, 0, 0, 2, 0, 0};
+  using Shorts = Eigen::Matrix<std::int16_t, Eigen::Dynamic, 1>;
+  CHECK(loss(Eigen::Map<const Shorts, 0, Eigen::InnerStride<3>>(spread.data(), 4)) == expected);
 }

@@ -8,8 +8,9 @@ using namespace contrastive_tests;
 
 namespace {
 
-constexpr Loss cosine_losses[] = {Loss::info_nce, Loss::hard_negative, Loss::clip,
-                                  Loss::siglip,   Loss::alignment,     Loss::uniformity};
+constexpr Loss cosine_losses[] = {Loss::info_nce,  Loss::hard_negative, Loss::clip,
+                                  Loss::siglip,    Loss::nt_xent,       Loss::sup_con,
+                                  Loss::alignment, Loss::uniformity};
 
 /// Lengths from the smallest number that is not zero to nearly the largest.
 template <class T>

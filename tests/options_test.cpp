@@ -8,9 +8,9 @@ using namespace contrastive_tests;
 
 namespace {
 
-constexpr Loss losses_with_ids[] = {
-    Loss::info_nce,        Loss::clip,        Loss::hard_negative, Loss::siglip,
-    Loss::info_nce_logits, Loss::clip_logits, Loss::siglip_logits};
+constexpr Loss losses_with_ids[] = {Loss::info_nce,    Loss::clip,         Loss::hard_negative,
+                                    Loss::siglip,      Loss::nt_xent,      Loss::info_nce_logits,
+                                    Loss::clip_logits, Loss::siglip_logits};
 
 /// Equal but for the order of sums.
 template <class T>
@@ -176,14 +176,15 @@ TEST_CASE("options: weights count relative to each other alone", "[options]") {
 }
 
 TEST_CASE("options: a row of weight 0 is still a negative of the others", "[options]") {
-  for (const Loss loss : {Loss::info_nce, Loss::clip, Loss::hard_negative, Loss::siglip}) {
+  for (const Loss loss :
+       {Loss::info_nce, Loss::clip, Loss::hard_negative, Loss::siglip, Loss::nt_xent}) {
     Random random(28);
     Problem problem = plain_problem(loss, 5, 6, random, 5);
     problem.weights = {1, 0, 2, 1, 1};
     const Answer got = evaluate<double>(problem);
     CAPTURE(describe(loss).function);
     CHECK(largest(got.gradients[1].row(1)) > 1e-6L);
-    if (loss != Loss::clip) CHECK(largest(got.gradients[0].row(1)) == 0);
+    if (loss != Loss::clip && loss != Loss::nt_xent) CHECK(largest(got.gradients[0].row(1)) == 0);
     Problem without = problem;
     without.inputs[1].row(1) *= -1;
     CHECK(evaluate_value<double>(without) != got.value);

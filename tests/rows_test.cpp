@@ -1,4 +1,6 @@
 // The losses of single rows.
+#include <algorithm>
+
 #include "support/build.hpp"
 #include "support/catch.hpp"
 #include "support/check.hpp"
@@ -9,7 +11,8 @@ using namespace contrastive_tests;
 
 namespace {
 
-constexpr Loss losses_with_rows[] = {Loss::info_nce, Loss::hard_negative, Loss::clip, Loss::siglip};
+constexpr Loss losses_with_rows[] = {Loss::info_nce, Loss::hard_negative, Loss::clip,
+                                     Loss::siglip,   Loss::nt_xent,       Loss::sup_con};
 
 Problem without_weights(Problem problem) {
   problem.weights.clear();
@@ -35,9 +38,20 @@ void check_rows(const Problem& problem, const Answer& expected) {
   CAPTURE(describe(problem.loss).function, problem.batch(), sizeof(T));
   // The error of a mean, twice: a row's is that of both its logits, and nothing averages it.
   CHECK(rows_error(got, expected) <= 2 * tolerance_by_size<T>(problem));
-  // The mean over rows is the loss.
-  const Real size = std::max(got.cwiseAbs().mean(), expected.value_size);
-  CHECK(std::abs(evaluate_value<T>(problem) - got.mean()) <= 16 * epsilon<T> * size);
+  // The mean over rows is the loss; a row that is no anchor is 0, and left out of the mean.
+  Real rows = static_cast<Real>(got.rows());
+  if (problem.loss == Loss::sup_con) {
+    const Ids& labels = problem.labels;
+    rows = 0;
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      const bool anchor = std::count(labels.begin(), labels.end(), labels[i]) > 1;
+      if (!anchor) CHECK(got(static_cast<Index>(i), 0) == 0);
+      rows += anchor ? 1 : 0;
+    }
+    if (rows == 0) rows = 1;
+  }
+  const Real size = std::max(got.cwiseAbs().sum() / rows, expected.value_size);
+  CHECK(std::abs(evaluate_value<T>(problem) - got.sum() / rows) <= 16 * epsilon<T> * size);
 }
 
 void check_rows(const Problem& problem) {
@@ -73,9 +87,11 @@ TEST_CASE("rows: a row's loss is the loss with all weight on it", "[rows]") {
     Random random(123);
     const Problem problem = without_weights(random_problem(loss, 7, 5, random, 14));
     const Matrix rows = evaluate_rows<double>(problem);
-    for (Index i = 0; i < 7; ++i)
-      CHECK(relative_error(evaluate_value<double>(only_row(problem, i)), rows(i, 0))
+    for (Index i = 0; i < 7; ++i) {  // both of an item's, in NT-Xent
+      const Real expected = loss == Loss::nt_xent ? (rows(i, 0) + rows(i + 7, 0)) / 2 : rows(i, 0);
+      CHECK(relative_error(evaluate_value<double>(only_row(problem, i)), expected)
             <= 4 * epsilon<double>);
+    }
   }
 }
 
@@ -130,15 +146,22 @@ TEST_CASE("rows: what is refused", "[rows][errors]") {
     bad.weights = {1, 1, 1};
     check(bad, "invalid_argument", {"weights", "unweighted"});
     bad = good;
-    bad.inputs[1](1, 2) = std::numeric_limits<Real>::quiet_NaN();
-    check(bad, "invalid_argument", {"P", "row 1", "column 2"});
+    const std::size_t k = loss == Loss::sup_con ? 0 : 1;
+    bad.inputs[k](1, 2) = std::numeric_limits<Real>::quiet_NaN();
+    check(bad, "invalid_argument", {describe(loss).inputs[k], "row 1", "column 2"});
     bad = good;
-    bad.inputs[1] = Matrix::Ones(2, 4);
-    check(bad, "invalid_argument", {"3 x 4", "2 x 4"});
+    if (loss == Loss::sup_con) {
+      bad.labels = {1, 1};
+      check(bad, "invalid_argument", {"labels", "2", "3"});
+    } else {
+      bad.inputs[1] = Matrix::Ones(2, 4);
+      check(bad, "invalid_argument", {"3 x 4", "2 x 4"});
+    }
     bad = good;
     bad.cosine = false;
+    bad.inputs[k].setConstant(1);
     bad.inputs[0].row(1).setConstant(1e38L);
-    bad.inputs[1].setConstant(1);
+    if (is_symmetric(loss)) bad.inputs[0].row(0).setZero();
     check(bad, "overflow_error", {"row 1"});
   }
 }

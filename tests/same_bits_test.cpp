@@ -59,7 +59,8 @@ TEMPLATE_TEST_CASE("same bits: every form of the call, whatever the workspace ha
 }
 
 TEMPLATE_TEST_CASE("same bits: whatever the workspace may keep", "[bits]", float, double) {
-  for (const Loss loss : {Loss::clip, Loss::clip_logits, Loss::info_nce})
+  for (const Loss loss : {Loss::clip, Loss::clip_logits, Loss::info_nce, Loss::nt_xent,
+                          Loss::sup_con, Loss::uniformity})
     for (const Index batch : {1, 5, 50, 97, 243, 481})
       for (const bool cold : {true, false}) {
         Random random(73);
@@ -83,7 +84,8 @@ TEST_CASE("same bits: scales below and beyond what exponentials with one referen
   // Positives near their queries, opposed to them, and all of them opposed to all queries, where
   // every logit is about minus the scale.
   enum class Positives { near, opposed, all_opposed };
-  for (const Loss loss : {Loss::clip, Loss::info_nce, Loss::hard_negative})
+  for (const Loss loss :
+       {Loss::clip, Loss::info_nce, Loss::hard_negative, Loss::nt_xent, Loss::sup_con})
     for (const double log_scale : {0.0, 2.7, 3.0, 3.4, 3.7, 4.0, 4.6, 5.1, 5.4, 6.0})
       for (const Positives positives :
            {Positives::near, Positives::opposed, Positives::all_opposed}) {

@@ -10,7 +10,8 @@ using namespace contrastive_tests;
 
 namespace {
 
-constexpr Loss scaled_losses[] = {Loss::info_nce, Loss::hard_negative, Loss::clip, Loss::siglip};
+constexpr Loss scaled_losses[] = {Loss::info_nce, Loss::hard_negative, Loss::clip,
+                                  Loss::siglip,   Loss::nt_xent,       Loss::sup_con};
 
 Problem at(Loss loss, double log_scale, double max_scale) {
   Random random(41);

@@ -8,8 +8,9 @@ using namespace contrastive_tests;
 
 namespace {
 
-constexpr Index batches[] = {1,  2,  3,  5,  6,  7,   11,  12,  13,  15,  16,  17,  31, 47,
-                             48, 49, 95, 96, 97, 239, 240, 241, 243, 479, 480, 481, 500};
+constexpr Index batches[] = {1,   2,   3,   5,   6,   7,   11,  12,  13,  15,  16,
+                             17,  31,  47,  48,  49,  63,  64,  65,  95,  96,  97,
+                             119, 120, 121, 239, 240, 241, 243, 479, 480, 481, 500};
 constexpr Index widths[] = {1, 2, 7, 8, 15, 16, 17, 33, 255, 256, 257, 300};
 
 bool needs_two_rows(Loss loss) {
@@ -49,8 +50,8 @@ TEST_CASE("sizes: every width", "[sizes]") {
 }
 
 TEST_CASE("sizes: batch and width over several blocks", "[sizes]") {
-  for (const Loss loss :
-       {Loss::info_nce, Loss::hard_negative, Loss::clip, Loss::siglip, Loss::uniformity}) {
+  for (const Loss loss : {Loss::info_nce, Loss::hard_negative, Loss::clip, Loss::siglip,
+                          Loss::nt_xent, Loss::sup_con, Loss::uniformity}) {
     Random random(13);
     check_loss(plain_problem(loss, 241, 257, random, 243));
     Problem wide = plain_problem(loss, 97, 300, random, 10);

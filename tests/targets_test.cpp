@@ -8,9 +8,10 @@ using namespace contrastive_tests;
 
 namespace {
 
-constexpr Loss softmax_losses[] = {Loss::info_nce, Loss::hard_negative, Loss::clip,
-                                   Loss::info_nce_logits, Loss::clip_logits};
-constexpr Loss embedding_losses[] = {Loss::info_nce, Loss::hard_negative, Loss::clip};
+constexpr Loss softmax_losses[] = {Loss::info_nce, Loss::hard_negative,   Loss::clip,
+                                   Loss::nt_xent,  Loss::info_nce_logits, Loss::clip_logits};
+constexpr Loss embedding_losses[] = {Loss::info_nce, Loss::hard_negative, Loss::clip,
+                                     Loss::nt_xent};
 
 /// Equal but for the order of sums.
 constexpr Real reordered = 256 * epsilon<double>;
@@ -24,7 +25,7 @@ Problem with_everything(Loss loss, Index batch, Index d, bool own, Random& rando
   problem.own_scope = own;
   problem.weights = random_weights(batch, random);
   problem.label_smoothing = 0.2;
-  problem.log_prior = random_prior(batch, random);
+  if (has_prior(loss)) problem.log_prior = random_prior(batch, random);
   if (takes_logits(loss)) return problem;
   problem.positive_margin = 0.15;
   problem.false_negative_margin = 0.02;
@@ -62,9 +63,11 @@ TEST_CASE("targets: each option by itself", "[targets]") {
       Problem decoupled = plain;
       decoupled.decoupled = true;
       check_loss(decoupled);
-      Problem prior = plain;
-      prior.log_prior = random_prior(batch, random);
-      check_loss(prior);
+      if (has_prior(loss)) {
+        Problem prior = plain;
+        prior.log_prior = random_prior(batch, random);
+        check_loss(prior);
+      }
       if (takes_logits(loss)) continue;
       for (const double margin : {0.3, -0.3, 40.0}) {
         Problem with_margin = plain;
@@ -186,7 +189,8 @@ TEST_CASE("targets: rows that false negatives leave nothing", "[targets]") {
 
 TEST_CASE("targets: a constant prior is none", "[targets]") {
   for (const Loss loss : softmax_losses) {
-    if (loss == Loss::hard_negative) continue;  // the rows of N have no prior
+    // The rows of N have no prior.
+    if (loss == Loss::hard_negative || !has_prior(loss)) continue;
     Random random(106);
     const Problem plain = plain_problem(loss, 50, 5, random);
     Problem prior = plain;

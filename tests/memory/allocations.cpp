@@ -181,6 +181,39 @@ void check_all(const Eigen::MatrixBase<Q>& q, const Eigen::MatrixBase<P>& p,
     check("siglip_loss", [&] { value += siglip_loss(q, p, scale, -10, sigmoid, workspace); });
   }
   {
+    NtXentGradient<Q, P, LogScale> result;
+    SoftmaxOptions views = options, all = targets;
+    all.log_prior = {};
+    all.neg_ids = {};
+    all.scope = NegativeScope::shared;
+    check("nt_xent_loss_grad", [&] { nt_xent_loss_grad(q, p, scale, {}, result, workspace); });
+    check("nt_xent_loss_grad, options",
+          [&] { nt_xent_loss_grad(q, p, scale, views, result, workspace); });
+    check("nt_xent_loss_grad, targets",
+          [&] { nt_xent_loss_grad(q, p, scale, all, result, workspace); });
+    check("nt_xent_loss", [&] { value += nt_xent_loss(q, p, scale, views, workspace); });
+    all.weights = {};
+    check("nt_xent_rows", [&] { nt_xent_rows(q, p, scale, all, rows, workspace); });
+    Workspace nothing{0};
+    check("nt_xent_loss_grad, no budget",
+          [&] { nt_xent_loss_grad(q, p, scale, {}, result, nothing); });
+  }
+  {
+    SupConGradient<Q, LogScale> result;
+    SoftmaxOptions weighted;
+    weighted.weights = weights;
+    const Eigen::VectorXi labels = Eigen::VectorXi::LinSpaced(16, 0, 15) / 3;
+    check("sup_con_loss_grad",
+          [&] { sup_con_loss_grad(q, labels, scale, weighted, result, workspace); });
+    check("sup_con_loss_grad, low temperature",
+          [&] { sup_con_loss_grad(q, ids, LogScale{4.5}, {}, result, workspace); });
+    check("sup_con_loss", [&] { value += sup_con_loss(q, labels, scale, weighted, workspace); });
+    check("sup_con_rows", [&] { sup_con_rows(q, labels, scale, {}, rows, workspace); });
+    Workspace nothing{0};
+    check("sup_con_loss_grad, no budget",
+          [&] { sup_con_loss_grad(q, labels, scale, {}, result, nothing); });
+  }
+  {
     LogitsGradient<S> result;
     check("info_nce_logits_loss_grad", [&] { info_nce_logits_loss_grad(s, result, workspace); });
     check("clip_logits_loss_grad", [&] { clip_logits_loss_grad(s, options, result, workspace); });
@@ -234,6 +267,8 @@ void check_all(const Eigen::MatrixBase<Q>& q, const Eigen::MatrixBase<P>& p,
     UniformityGradient<Q> result;
     check("uniformity_loss_grad",
           [&] { uniformity_loss_grad(q, 2, Similarity::cosine, result, workspace); });
+    check("uniformity_loss_grad, far apart",
+          [&] { uniformity_loss_grad(q, 500, Similarity::dot, result, workspace); });
     check("uniformity_loss",
           [&] { value += uniformity_loss(q, 2, Similarity::cosine, workspace); });
   }

@@ -133,6 +133,27 @@ void check() {
     expect("batch_report with negatives", batch_report(q, p, n, one).loss, std::log1p(2 / e));
   }
   {
+    // Four rows, two of each: a row's positive has the logit 1 and two others 0.
+    const double pair = std::log1p(2 / e), miss = 2 / (2 + e);
+    const auto [loss, dZa, dZb, d_log_scale] = nt_xent_loss_grad(q, p, learned, dot);
+    expect("nt_xent_loss", nt_xent_loss(q, p, one), pair);
+    expect("nt_xent_loss_grad loss", loss, pair);
+    expect("nt_xent_loss_grad dZa(0, 0)", dZa(0, 0), -miss / 2);
+    expect("nt_xent_loss_grad dZb(1, 0)", dZb(1, 0), 1 / (2 + e));
+    expect("nt_xent_loss_grad d_log_scale", d_log_scale, -miss);
+    expect("nt_xent_rows", nt_xent_rows(q, p, one)(3), pair);
+    Matrix z(5, 3);
+    z << q, p, n;  // and one of no class, which is a negative of all
+    const std::vector<short> labels{-4, 9, -4, 9, 0};
+    const auto classes = sup_con_loss_grad(z, labels, learned, dot);
+    expect("sup_con_loss", sup_con_loss(z, labels, one), std::log1p(3 / e));
+    expect("sup_con_loss_grad loss", classes.loss, std::log1p(3 / e));
+    expect("sup_con_loss_grad dZ(0, 0)", classes.dZ(0, 0), -3 / (3 + e) / 2);
+    expect("sup_con_loss_grad dZ(4, 0)", classes.dZ(4, 0), 1 / (3 + e) / 2);
+    expect("sup_con_loss_grad d_log_scale", classes.d_log_scale, -3 / (3 + e));
+    expect("sup_con_rows", sup_con_rows(z, labels, one)(4), 0.0);
+  }
+  {
     const auto [loss, dS] = info_nce_logits_loss_grad(s);
     expect("info_nce_logits_loss", info_nce_logits_loss(s), row);
     expect("info_nce_logits_loss_grad dS(0, 1)", dS(0, 1), wrong / 2);

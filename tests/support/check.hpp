@@ -47,6 +47,8 @@ Real tolerance_by_size(const Problem& problem) {
     // about 1 / sqrt(B) of it.
     size = 4 * problem.t * std::sqrt(static_cast<Real>(problem.batch()));
     if (!problem.cosine) size *= std::pow(longest(problem.inputs[0]), Real(2));
+  } else if (is_symmetric(problem.loss) && !problem.cosine) {
+    for (const Matrix& x : problem.inputs) size = std::max(size, std::pow(longest(x), Real(2)));
   } else if (has_scale(problem.loss) && !problem.cosine) {
     for (std::size_t k = 1; k < problem.inputs.size(); ++k)
       size = std::max(size, longest(problem.inputs[0]) * longest(problem.inputs[k]));
@@ -114,7 +116,8 @@ inline InnerProduct inner_product(const Matrix& x, const Matrix& dx) {
 }
 
 /// Cosine: the rows of every gradient are perpendicular to the rows of the input.
-/// Dot: <Q, dQ> = <P, dP> + <N, dN>, as the loss sees Q and P through scale Q P^T; and without a
+/// Dot: of losses over Z, <Z, dZ> = 2 d_log_scale, as they see Z through scale Z Z^T; of others
+/// <Q, dQ> = <P, dP> + <N, dN>, as the loss sees Q and P through scale Q P^T; and without a
 /// margin, which the scale multiplies too, that is d_log_scale.
 inline void check_identities(const Problem& problem, const Answer& got, Real tolerance) {
   if (!has_scale(problem.loss)) return;
@@ -123,6 +126,17 @@ inline void check_identities(const Problem& problem, const Answer& got, Real tol
       CAPTURE(k);
       CHECK(along_rows(problem.inputs[k], got.gradients[k]) <= tolerance);
     }
+    return;
+  }
+  if (is_symmetric(problem.loss)) {
+    InnerProduct all;
+    for (std::size_t k = 0; k < got.gradients.size(); ++k) {
+      const InnerProduct one = inner_product(problem.inputs[k], got.gradients[k]);
+      all.value += one.value;
+      all.size += one.size;
+    }
+    if (got.d_log_scale && problem.positive_margin == 0 && !oracle::is_beyond_limit(problem))
+      CHECK(std::abs(all.value - 2 * *got.d_log_scale) <= tolerance * all.size);
     return;
   }
   const InnerProduct queries = inner_product(problem.inputs[0], got.gradients[0]);

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "compare.hpp"
 #include "evaluate.hpp"
@@ -50,6 +51,43 @@ template <class Function>
 auto with_scale(const Problem& p, const Function& function) {
   if (p.learned) return function(contrastive::LogScale{p.log_scale, p.max_scale});
   return function(contrastive::Temperature{p.temperature});
+}
+
+template <class Integer, class Function>
+auto with_labels_of(const Problem& p, const Function& function) {
+  std::vector<Integer> labels;
+  for (const std::int64_t label : p.labels) labels.push_back(static_cast<Integer>(label));
+  return function(labels);
+}
+
+/// function(labels), which are of the problem's label type.
+template <class Function>
+auto with_labels(const Problem& p, const Function& function) {
+  const auto count = static_cast<Index>(p.labels.size());
+  switch (p.label_type) {
+    case LabelType::int64:
+      break;
+    case LabelType::int32:
+      return with_labels_of<std::int32_t>(p, function);
+    case LabelType::int16:
+      return with_labels_of<std::int16_t>(p, function);
+    case LabelType::uint8:
+      return with_labels_of<std::uint8_t>(p, function);
+    case LabelType::uint32:
+      return with_labels_of<std::uint32_t>(p, function);
+    case LabelType::eigen:
+    case LabelType::strided: {
+      const bool strided = p.label_type == LabelType::strided;
+      Eigen::Matrix<int, Eigen::Dynamic, Eigen::Dynamic> table(strided ? 3 : 1, count);
+      table.setConstant(-9);
+      for (Index i = 0; i < count; ++i)
+        table(strided ? 1 : 0, i) = static_cast<int>(p.labels[static_cast<std::size_t>(i)]);
+      if (strided) return function(table.row(1));
+      const Eigen::VectorXi labels = table.row(0);
+      return function(labels);
+    }
+  }
+  return function(p.labels);
 }
 
 // ---- the losses ----
@@ -99,6 +137,33 @@ struct SigLip : PairLoss {
   template <class Function>
   static auto with_arguments(const Problem& p, const Function& function) {
     return with_scale(p, [&](auto scale) { return function(scale, p.bias, siglip_options(p)); });
+  }
+};
+
+struct NtXent : PairLoss {
+  CONTRASTIVE_TESTS_CALLS(nt_xent_loss)
+  CONTRASTIVE_TESTS_ROWS(nt_xent_rows)
+  template <class Result>
+  static auto gradients(Result& r) {
+    return std::tie(r.dZa, r.dZb);
+  }
+};
+
+struct SupCon {
+  CONTRASTIVE_TESTS_CALLS(sup_con_loss)
+  CONTRASTIVE_TESTS_ROWS(sup_con_rows)
+  static constexpr std::size_t inputs = 1;
+  template <class Result>
+  static auto gradients(Result& r) {
+    return std::tie(r.dZ);
+  }
+  template <class Function>
+  static auto with_arguments(const Problem& p, const Function& function) {
+    return with_scale(p, [&](auto scale) {
+      return with_labels(p, [&](const contrastive::Labels& labels) {
+        return function(labels, scale, softmax_options(p));
+      });
+    });
   }
 };
 
@@ -210,6 +275,8 @@ auto with_loss(Loss loss, const Function& function) {
         return function(MutualInformation{});
       case Loss::uniformity:
         return function(Uniformity{});
+      case Loss::sup_con:
+        return function(SupCon{});
       default:
         break;
     }
@@ -221,6 +288,8 @@ auto with_loss(Loss loss, const Function& function) {
         return function(Clip{});
       case Loss::siglip:
         return function(SigLip{});
+      case Loss::nt_xent:
+        return function(NtXent{});
       case Loss::alignment:
         return function(Alignment{});
       default:

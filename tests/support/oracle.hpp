@@ -325,6 +325,122 @@ inline Answer embedding_answer(const Problem& problem) {
   return answer;
 }
 
+/// Za over Zb, or Z: rows that are each other's candidates, and each one's positive if it has one.
+struct Views {
+  Rows z = {};
+  std::vector<std::size_t> positive = {};
+};
+
+inline Views views_of(const Problem& problem) {
+  Views views;
+  const auto batch = static_cast<std::size_t>(problem.batch());
+  for (const Matrix& x : problem.inputs)
+    for (const Row& row : to_rows(x)) views.z.push_back(row);
+  if (problem.loss == Loss::nt_xent)
+    for (std::size_t i = 0; i < 2 * batch; ++i) views.positive.push_back((i + batch) % (2 * batch));
+  return views;
+}
+
+/// Two views of each item: a row's candidates are all others but those of an item that is the same.
+inline Rule nt_xent_rule(const Problem& problem, const Rows& c, Real scale,
+                         const std::vector<std::size_t>& positive) {
+  const std::size_t rows = c.size(), batch = rows / 2;
+  const Row w = shares(problem, batch);
+  Rule rule{0, zeros(rows, rows)};
+  for (std::size_t i = 0; i < rows; ++i) {
+    const std::size_t p = positive[i];
+    std::vector<bool> is(rows);
+    Row s(rows);
+    for (std::size_t j = 0; j < rows; ++j) {
+      s[j] = scale * (c[i][j] - (j == p ? problem.positive_margin : 0));
+      const bool similar = problem.false_negative_margin
+                           && c[i][j] > c[i][p] - static_cast<Real>(*problem.false_negative_margin);
+      is[j] = j == p || (j != i && !similar && !is_same(problem, i % batch, j % batch));
+    }
+    rule.rows.push_back(softmax_row(problem, s, is, p, rule.gradient[i]));
+    rule.value += w[i % batch] / 2 * rule.rows[i];
+    for (Real& g : rule.gradient[i]) g *= w[i % batch] / 2;
+  }
+  return rule;
+}
+
+/// The mean over anchors of the mean over their positives p of log sum_a exp(s_ia) - s_ip. That is
+/// log(1 + N / P) + log P - mean_p s_ip with the sums N over negatives and P over positives, and
+/// with one positive the second part is 0.
+inline Rule sup_con_rule(const Problem& problem, const Rows& c, Real scale) {
+  const std::size_t rows = c.size();
+  const auto is_positive = [&](std::size_t i, std::size_t j) {
+    return j != i && problem.labels[j] == problem.labels[i];
+  };
+  Row count(rows, 0), w(rows, 0);
+  Real total = 0;
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t j = 0; j < rows; ++j) count[i] += is_positive(i, j) ? 1 : 0;
+    if (count[i] > 0) w[i] = problem.weights.empty() ? 1 : problem.weights[i];
+    total += w[i];
+  }
+  Rule rule{0, zeros(rows, rows), Row(rows, 0)};
+  for (std::size_t i = 0; i < rows; ++i) {
+    if (count[i] == 0) continue;
+    Real top = -std::numeric_limits<Real>::infinity(), mean = 0;
+    for (std::size_t j = 0; j < rows; ++j) {
+      if (!is_positive(i, j)) continue;
+      top = std::max(top, scale * c[i][j]);
+      mean += scale * c[i][j] / count[i];
+    }
+    Real positives = 0, negatives = 0;  // relative to exp(top)
+    for (std::size_t j = 0; j < rows; ++j)
+      if (j != i) (is_positive(i, j) ? positives : negatives) += std::exp(scale * c[i][j] - top);
+    rule.rows[i] = std::log1p(negatives / positives) + std::log(positives) + (top - mean);
+    const Real share = total > 0 ? w[i] / total : 0;
+    rule.value += share * rule.rows[i];
+    for (std::size_t j = 0; j < rows; ++j) {
+      if (j == i) continue;
+      const Real p = std::exp(scale * c[i][j] - top) / (positives + negatives);
+      Real g = p;
+      if (is_positive(i, j))
+        g = count[i] == 1 ? -negatives / (positives + negatives) : p - 1 / count[i];
+      rule.gradient[i][j] = share * g;
+    }
+  }
+  return rule;
+}
+
+inline Answer views_answer(const Problem& problem) {
+  const Views views = views_of(problem);
+  const Rows unit = normalised(problem, views.z);
+  const Rows c = products(unit, unit);
+  const Real scale = scale_of(problem);
+  const Rule rule = problem.loss == Loss::sup_con ? sup_con_rule(problem, c, scale)
+                                                  : nt_xent_rule(problem, c, scale, views.positive);
+  Rows du = zeros(unit.size(), cols_of(unit));
+  Answer answer;
+  answer.value = rule.value;
+  answer.value_size = value_size(problem);
+  Real d_log_scale = 0;
+  for (std::size_t i = 0; i < c.size(); ++i)
+    for (std::size_t j = 0; j < c.size(); ++j) {
+      const Real g = scale * rule.gradient[i][j];
+      if (g == 0) continue;
+      add_multiple(du[i], g, unit[j]);
+      add_multiple(du[j], g, unit[i]);
+      const bool positive = !views.positive.empty() && views.positive[i] == j;
+      const Real by_scale = g * (c[i][j] - (positive ? problem.positive_margin : 0));
+      d_log_scale += by_scale;
+      answer.d_log_scale_size += std::abs(by_scale);
+    }
+  const Matrix dz =
+      to_matrix(through_normalisation(problem, views.z, du), problem.inputs[0].cols());
+  Index first = 0;
+  for (const Matrix& x : problem.inputs) {
+    answer.gradients.push_back(dz.middleRows(first, x.rows()));
+    first += x.rows();
+  }
+  answer.rows = to_matrix(transposed({rule.rows}), 1);
+  if (problem.learned) answer.d_log_scale = is_beyond_limit(problem) ? 0 : d_log_scale;
+  return answer;
+}
+
 inline Row difference(const Row& x, const Row& y) {
   Row z = x;
   add_multiple(z, -1, y);
@@ -426,6 +542,9 @@ inline Answer uniformity_answer(const Problem& problem) {
 /// Value and gradients of a problem by the definitions.
 inline Answer oracle_answer(const Problem& problem) {
   switch (problem.loss) {
+    case Loss::nt_xent:
+    case Loss::sup_con:
+      return oracle::views_answer(problem);
     case Loss::triplet:
       return oracle::triplet_answer(problem);
     case Loss::alignment:

@@ -23,6 +23,8 @@ enum class Loss {
   hard_negative,
   clip,
   siglip,
+  nt_xent,
+  sup_con,
   info_nce_logits,
   clip_logits,
   siglip_logits,
@@ -32,10 +34,26 @@ enum class Loss {
   uniformity
 };
 
-constexpr Loss all_losses[] = {Loss::info_nce,      Loss::hard_negative,      Loss::clip,
-                               Loss::siglip,        Loss::info_nce_logits,    Loss::clip_logits,
-                               Loss::siglip_logits, Loss::mutual_information, Loss::triplet,
-                               Loss::alignment,     Loss::uniformity};
+constexpr Loss all_losses[] = {Loss::info_nce,
+                               Loss::hard_negative,
+                               Loss::clip,
+                               Loss::siglip,
+                               Loss::nt_xent,
+                               Loss::sup_con,
+                               Loss::info_nce_logits,
+                               Loss::clip_logits,
+                               Loss::siglip_logits,
+                               Loss::mutual_information,
+                               Loss::triplet,
+                               Loss::alignment,
+                               Loss::uniformity};
+
+/// What a list of labels is made of, or how it lies in memory.
+enum class LabelType { int64, int32, int16, uint8, uint32, eigen, strided };
+
+constexpr LabelType all_label_types[] = {LabelType::int64,  LabelType::int32,  LabelType::int16,
+                                         LabelType::uint8,  LabelType::uint32, LabelType::eigen,
+                                         LabelType::strided};
 
 struct Problem {
   Loss loss = Loss::info_nce;
@@ -54,6 +72,8 @@ struct Problem {
   Ids pos_ids = {};
   Ids neg_ids = {};
   Ids offsets = {};
+  Ids labels = {};
+  LabelType label_type = LabelType::int64;
   std::vector<double> weights = {};
   double label_smoothing = 0;
   double positive_margin = 0;
@@ -95,6 +115,10 @@ inline Description describe(Loss loss) {
       return {"clip_loss", {"Q", "P"}};
     case Loss::siglip:
       return {"siglip_loss", {"Q", "P"}};
+    case Loss::nt_xent:
+      return {"nt_xent_loss", {"Za", "Zb"}};
+    case Loss::sup_con:
+      return {"sup_con_loss", {"Z"}};
     case Loss::info_nce_logits:
       return {"info_nce_logits_loss", {"S"}};
     case Loss::clip_logits:
@@ -116,18 +140,27 @@ inline Description describe(Loss loss) {
 /// The losses over embeddings with a scale, where cosine or dot is a choice.
 inline bool has_scale(Loss loss) {
   return loss == Loss::info_nce || loss == Loss::hard_negative || loss == Loss::clip
-         || loss == Loss::siglip;
+         || loss == Loss::siglip || loss == Loss::nt_xent || loss == Loss::sup_con;
 }
 
 /// The losses that are a softmax over candidates and take SoftmaxOptions.
 inline bool is_softmax(Loss loss) {
   return loss == Loss::info_nce || loss == Loss::hard_negative || loss == Loss::clip
-         || loss == Loss::info_nce_logits || loss == Loss::clip_logits;
+         || loss == Loss::nt_xent || loss == Loss::info_nce_logits || loss == Loss::clip_logits;
 }
 
 /// Those with rows and columns.
 inline bool is_clip(Loss loss) {
   return loss == Loss::clip || loss == Loss::clip_logits;
+}
+
+/// Those whose rows are each other's candidates.
+inline bool is_symmetric(Loss loss) {
+  return loss == Loss::nt_xent || loss == Loss::sup_con;
+}
+
+inline bool has_prior(Loss loss) {
+  return is_softmax(loss) && !is_symmetric(loss);
 }
 
 inline bool has_bias(Loss loss) {
@@ -137,6 +170,15 @@ inline bool has_bias(Loss loss) {
 inline bool takes_logits(Loss loss) {
   return loss == Loss::info_nce_logits || loss == Loss::clip_logits || loss == Loss::siglip_logits
          || loss == Loss::mutual_information;
+}
+
+inline bool has_weights(Loss loss) {
+  return has_scale(loss) || (takes_logits(loss) && loss != Loss::mutual_information);
+}
+
+/// The losses of pairs of items.
+inline bool has_ids(Loss loss) {
+  return has_weights(loss) && loss != Loss::sup_con;
 }
 
 /// The losses with a function that gives each row's.

@@ -11,6 +11,12 @@
 
 namespace contrastive_tests {
 
+inline Ids random_ids(Index count, std::int64_t distinct, Random& random) {
+  Ids ids(static_cast<std::size_t>(count));
+  for (std::int64_t& id : ids) id = random.integer(distinct);
+  return ids;
+}
+
 /// Normal inputs and no option; B pairs of d numbers, and `extra` rows of N (of triplet B).
 /// Second views lie near the first ones, so that losses are neither 0 nor enormous. The scale is
 /// learned, 5.
@@ -26,6 +32,15 @@ inline Problem plain_problem(Loss loss, Index batch, Index d, Random& random, In
   }
   problem.inputs = {random.normal_matrix(batch, d)};
   if (loss == Loss::uniformity) return problem;
+  if (loss == Loss::sup_con) {
+    // Classes of about 3, some of them of 1; the rows of each lie around one of the rows.
+    problem.labels = random_ids(batch, 1 + batch / 3, random);
+    const Matrix noise = random.normal_matrix(batch, d);
+    for (Index i = batch - 1; i >= 0; --i)
+      problem.inputs[0].row(i) =
+          problem.inputs[0].row(problem.labels[static_cast<std::size_t>(i)]) + noise.row(i);
+    return problem;
+  }
   problem.inputs.push_back(problem.inputs[0] + random.normal_matrix(batch, d));
   if (loss == Loss::hard_negative) problem.inputs.push_back(random.normal_matrix(extra, d));
   if (loss == Loss::triplet) problem.inputs.push_back(random.normal_matrix(batch, d));
@@ -38,11 +53,16 @@ inline Problem plain_problem(Loss loss, Index batch, Index d, Random& random, In
 inline Problem without_ties(Problem problem) {
   if (!problem.false_negative_margin) return problem;
   using namespace oracle;
-  Rows candidates = normalised(problem, to_rows(problem.inputs[1]));
-  if (problem.inputs.size() > 2)
-    for (const Row& row : normalised(problem, to_rows(problem.inputs[2])))
-      candidates.push_back(row);
-  const Rows c = products(normalised(problem, to_rows(problem.inputs[0])), candidates);
+  const Views views = views_of(problem);
+  Rows lines = normalised(problem, views.z), candidates = lines;
+  std::vector<std::size_t> positive = views.positive;
+  if (problem.loss != Loss::nt_xent) {
+    const auto batch = static_cast<std::size_t>(problem.batch());
+    candidates.erase(candidates.begin(), candidates.begin() + problem.batch());
+    lines.resize(batch);
+    for (std::size_t i = 0; i < batch; ++i) positive.push_back(i);
+  }
+  const Rows c = products(lines, candidates);
   Real size = 1;
   for (const Row& row : c)
     for (const Real x : row) size = std::max(size, std::abs(x));
@@ -52,9 +72,9 @@ inline Problem without_ties(Problem problem) {
     Real least = size;
     for (std::size_t i = 0; i < c.size(); ++i)
       for (std::size_t j = 0; j < c[i].size(); ++j) {
-        if (j == i) continue;
-        least = std::min(least, std::abs(c[i][j] - (c[i][i] - margin)));
-        if (j < c.size()) least = std::min(least, std::abs(c[i][j] - (c[j][j] - margin)));
+        if (j == positive[i] || (problem.loss == Loss::nt_xent && j == i)) continue;
+        least = std::min(least, std::abs(c[i][j] - (c[i][positive[i]] - margin)));
+        if (j < c.size()) least = std::min(least, std::abs(c[i][j] - (c[j][positive[j]] - margin)));
       }
     return least;
   };
@@ -84,14 +104,8 @@ inline Problem cold_problem(Problem problem, bool outliers) {
   for (Matrix& x : problem.inputs) x.col(0).array() += 6;
   const Index batch = problem.batch();
   problem.inputs[0].row(batch / 3) *= -1;
-  problem.inputs[1].row(batch / 2) *= -1;
+  problem.inputs[problem.loss == Loss::sup_con ? 0 : 1].row(batch / 2) *= -1;
   return without_ties(problem);
-}
-
-inline Ids random_ids(Index count, std::int64_t distinct, Random& random) {
-  Ids ids(static_cast<std::size_t>(count));
-  for (std::int64_t& id : ids) id = random.integer(distinct);
-  return ids;
 }
 
 inline std::vector<double> random_weights(Index count, Random& random) {
@@ -120,7 +134,7 @@ inline std::vector<double> random_prior(Index count, Random& random) {
 inline Problem with_random_targets(Problem problem, Random& random) {
   const auto coin = [&] { return random.integer(2) == 1; };
   if (coin()) problem.label_smoothing = coin() ? 0.1 : 0.75;
-  if (coin()) problem.log_prior = random_prior(problem.batch(), random);
+  if (has_prior(problem.loss) && coin()) problem.log_prior = random_prior(problem.batch(), random);
   if (coin()) problem.decoupled = has_negatives(problem);
   if (takes_logits(problem.loss)) return problem;
   if (coin()) problem.positive_margin = coin() ? 0.2 : -0.3;
@@ -142,6 +156,15 @@ inline Problem random_problem(Loss loss, Index batch, Index d, Random& random, I
   if (!has_scale(loss) && (!takes_logits(loss) || loss == Loss::mutual_information)) return problem;
   if (!problem.cosine) problem.log_scale = -0.5;
   if (!problem.cosine) problem.temperature = 2;
+  if (loss == Loss::sup_con) {
+    const auto kind = random.integer(4);
+    if (kind == 0) problem.labels.assign(static_cast<std::size_t>(batch), -7);
+    if (kind == 1)  // two of each, the second half in the order of the first
+      for (Index i = 0; i < batch; ++i)
+        problem.labels[static_cast<std::size_t>(i)] = i % (batch / 2 + 1);
+    if (coin()) problem.weights = random_weights(batch, random);
+    return problem;
+  }
   if (coin()) problem.query_ids = random_ids(batch, 1 + batch / 2, random);
   if (coin()) problem.pos_ids = random_ids(batch, 1 + batch / 2, random);
   if (coin()) problem.weights = random_weights(batch, random);

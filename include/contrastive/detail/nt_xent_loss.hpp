@@ -24,7 +24,7 @@ class NtXentLoss : public PairLoss<T> {
       refuse_option(function, "log_prior", "has no meaning where rows are each other's candidates");
     check_pair_options(function, options, za.rows, "Za");
     const W s = W(this->scale_.value);
-    check_target_options<T>(function, options, s, za.rows, za.rows, "Za");
+    check_target_options<T>(function, options, s, za.rows, 0, "Za", 2);
     this->logits_ = EmbeddingLogits<T>::of_itself(za, zb, options.similarity, this->scale_.value);
     this->logits_.pack(gradient, this->scratch_);
     if (!this->logits_.is_ordinary()) {

@@ -73,10 +73,11 @@ inline void check_negatives_for_decoupled(const char* function, const SoftmaxOpt
   }
 }
 
-/// label_smoothing and the options after it. `negatives` is the number of rows of N.
+/// label_smoothing and the options after it. `negatives` is the number of rows of N; with two
+/// `views` of each item a row has the other `batch` - 1 items' views as candidates.
 template <class T>
 void check_target_options(const char* function, const SoftmaxOptions& options, Wide<T> scale,
-                          Index batch, Index negatives, const char* what = "Q") {
+                          Index batch, Index negatives, const char* what = "Q", Index views = 1) {
   using W = Wide<T>;
   const double smoothing = options.label_smoothing;
   if (!(smoothing >= 0 && smoothing <= 1))
@@ -92,7 +93,7 @@ void check_target_options(const char* function, const SoftmaxOptions& options, W
   if (options.decoupled) check_negatives_for_decoupled(function, options, batch, negatives);
 
   // Half of what a logit may be is left to similarities.
-  const W most = target_limit<T>(options, batch + negatives) / 4;
+  const W most = target_limit<T>(options, views * batch + negatives) / 4;
   if (!(std::fabs(scale * W(options.positive_margin)) <= most))
     refuse_overflow(function, {"positive_margin is ", number(options.positive_margin),
                                ", which times the scale overflows the scalar type"});
