@@ -180,5 +180,9 @@ TEST_CASE("small batches: rows that are not ordinary", "[small]") {
     check_loss(dot);
     dot.inputs[1] *= 1e38L;
     check_throws<float>("overflow_error", dot, {"row 0"});
+    Problem hot = plain;
+    hot.max_scale = unlimited;
+    hot.log_scale = 88;  // of a largest float e^88.7, of which logits may use an eighth
+    check_throws<float>("overflow_error", hot, {"row 0"});
   }
 }

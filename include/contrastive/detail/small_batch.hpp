@@ -129,12 +129,8 @@ class SmallBatch {
 
   /// dX and dY; after one of the losses.
   void differentiate() {
-    for (Index k = 0; k < padded_d_; k += K::lanes)
-      for (Index i = 0; i < n_; i += K::height) {
-        K::product(n_, s_ + i * padded_n_, padded_n_, 1, y_ + k, padded_d_, dx_ + i * padded_d_ + k,
-                   padded_d_);
-        K::product(n_, s_ + i, 1, padded_n_, x_ + k, padded_d_, dy_ + i * padded_d_ + k, padded_d_);
-      }
+    product(padded_d_, n_, s_, padded_n_, 1, y_, padded_d_, dx_);
+    product(padded_d_, n_, s_, 1, padded_n_, x_, padded_d_, dy_);
     d_log_scale_ = scale_ * through_norms(x_, lengths_, dx_);
     through_norms(y_, lengths_ + n_, dy_);
   }
@@ -167,6 +163,15 @@ class SmallBatch {
   void for_tiles(const F& f) const {
     for (Index i = 0; i < n_; i += K::lanes)
       for (Index j = 0; j < n_; j += K::lanes) f(i, j);
+  }
+
+  /// C (n x cols) = A B, where entry (r, q) of A lies at a[r * a_row + q * a_depth] and rows of B
+  /// and C lie `row` apart.
+  void product(Index cols, Index depth, const T* a, Index a_row, Index a_depth, const T* b,
+               Index row, T* c) const {
+    for (Index k = 0; k < cols; k += K::lanes)
+      for (Index i = 0; i < n_; i += K::height)
+        K::product(depth, a + i * a_row, a_row, a_depth, b + k, row, c + i * row + k, row);
   }
 
   void multiply(T* row, T factor) const {
@@ -245,10 +250,7 @@ class SmallBatch {
     for (Index j = 0; j < padded_n_; j += K::lanes)
       for (Index k = 0; k < d_; k += K::lanes)
         K::transpose(y_ + j * padded_d_ + k, padded_d_, dx_ + k * padded_n_ + j, padded_n_);
-    for (Index i = 0; i < n_; i += K::height)
-      for (Index j = 0; j < padded_n_; j += K::lanes)
-        K::product(d_, x_ + i * padded_d_, padded_d_, 1, dx_ + j, padded_n_, s_ + i * padded_n_ + j,
-                   padded_n_);
+    product(padded_n_, d_, x_, padded_d_, 1, dx_, padded_n_, s_);
     for (T* s = s_; s < s_ + n_ * padded_n_; s += block)
       for (Index l = 0; l < block; ++l) s[l] = T(W(s[l]) * scale_ + shift);
   }
