@@ -50,7 +50,7 @@ class SmallBatch {
     if constexpr (K::exists) {
       n_ = x.rows;
       d_ = x.cols;
-      if (n_ > largest_batch || d_ > largest_dim || n_ * d_ > largest_dim || !is_plain(options))
+      if (n_ > largest_batch || d_ > largest_dim || n_ * d_ > largest_size || !is_plain(options))
         return false;
       cosine_ = options.similarity == Similarity::cosine;
       scale_ = W(scale);
