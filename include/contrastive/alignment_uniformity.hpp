@@ -95,9 +95,9 @@ template <class DA, class DB>
 /// 1e-12 in double and 1e-5 in float, relative to the largest entry, for rows whose squared
 /// distance from their mean times t is of order one; beyond, in proportion to it.
 /// @par Complexity
-/// Pairs are symmetric: of three products of 2 N N d operations half is computed (the value alone: a
-/// sixth), and a sixth more for rows so far apart that the largest exponential is looked for first.
-/// Memory beyond inputs and outputs: 4 N d scalars and a strip of at most 32 MiB.
+/// Pairs are symmetric: of three products of 2 N N d operations half is computed (the value alone:
+/// a sixth), and a sixth more for rows so far apart that the largest exponential is looked for
+/// first. Memory beyond inputs and outputs: 4 N d scalars and a strip of at most 32 MiB.
 /// @see Wang, Isola, 2020, arXiv:2005.10242, section 4.1.
 template <class DZ>
 void uniformity_loss_grad(const Eigen::MatrixBase<DZ>& Z, double t, Similarity similarity,

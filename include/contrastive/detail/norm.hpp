@@ -70,9 +70,7 @@ Norm<Wide<T>> row_norm(const T* x, Index stride, Index d) {
   Index k = 0;
   if (stride == 1)
     for (; k + norm_lanes <= d; k += norm_lanes) {
-      W values[std::size_t(norm_lanes)];
-      for (Index l = 0; l < norm_lanes; ++l) values[l] = W(x[k + l]);
-      for (Index l = 0; l < norm_lanes; ++l) lanes[l] += values[l] * values[l];
+      for (Index l = 0; l < norm_lanes; ++l) lanes[l] += W(x[k + l]) * W(x[k + l]);
     }
   for (; k < d; ++k) {
     const W value = W(x[k * stride]);

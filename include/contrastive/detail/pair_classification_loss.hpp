@@ -188,7 +188,7 @@ class PairClassificationLoss {
       g[c] = std::exp(g[c] - others.reference);
       others.sum += g[c];
     }
-    const auto softmax = row_softmax(positive, others);
+    const auto softmax = coupled_softmax(positive, others);
     const Real share = 1 / Real(u_.rows);
     for (Index c = 0; c < classes_; ++c)
       g[c] = share * (c == y ? -softmax.miss : softmax.factor * g[c]);
