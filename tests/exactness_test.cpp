@@ -340,7 +340,7 @@ TEMPLATE_TEST_CASE("exactness: uniformity of near duplicates", "[exactness]", fl
       const Answer expected = oracle_answer(problem);
       const Answer got = evaluate<TestType>(problem);
       CAPTURE(cosine, rows);
-      CHECK(std::abs(got.value - expected.value) <= 2 * epsilon<TestType>);
+      CHECK(std::abs(got.value - expected.value) <= 8 * epsilon<TestType>);
       // Unit rows are rounded in double, by 2^-53 of 1 where they differ by 2^-10.
       const Real tolerance =
           64 * epsilon<TestType> + (std::is_same_v<TestType, float> ? 0 : 1024 * epsilon<double>);
