@@ -121,6 +121,14 @@ void add_all(const std::vector<Size>& sizes) {
   add<M, SigLipGradient<M, M, LogScale>>(sizes, "siglip", {3}, [=](auto& b, auto& r, auto& w) {
     siglip_loss_grad(b.Q, b.P, sigmoid_scale, -10, SigLipOptions{}, r, w);
   });
+  add<M, NtXentGradient<M, M, Temperature>>(
+      sizes, "nt_xent", {3, 2, 2},
+      [=](auto& b, auto& r, auto& w) { nt_xent_loss_grad(b.Q, b.P, tau, options, r, w); });
+  add<M, SupConGradient<M, Temperature>>(sizes, "sup_con", {3}, [=](auto& b, auto& r, auto& w) {
+    std::vector<int> labels(static_cast<std::size_t>(b.Q.rows()));  // ten classes
+    for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<int>(i % 10);
+    sup_con_loss_grad(b.Q, labels, tau, options, r, w);
+  });
   add<M, UniformityGradient<M>>(sizes, "uniformity", {3}, [](auto& b, auto& r, auto& w) {
     uniformity_loss_grad(b.Q, 2, Similarity::cosine, r, w);
   });

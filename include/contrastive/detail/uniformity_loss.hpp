@@ -38,7 +38,10 @@ class UniformityLoss {
     check_embeddings(function, argument, z, similarity);
 
     rows_.measure(scratch_);
+    t_ = W(t);
     centred_ = scratch_.template take<T>(z.rows * z.cols);
+    offsets_ = scratch_.template take<T>(round_up(z.rows, Kernel<T>::chunk));
+    std::fill(offsets_ + z.rows, offsets_ + round_up(z.rows, Kernel<T>::chunk), T(0));
     centre();
     const View<const T> centred{centred_, z.rows, z.cols, z.cols, 1};
     logits_ = EmbeddingLogits<T>::of_itself(centred, {}, Similarity::dot,
@@ -46,13 +49,6 @@ class UniformityLoss {
     logits_.pack(gradient, scratch_);
     strip_ = scratch_.template take<T>(logits_.plan().strip_size());
     check_logits(function, logits_, largest_logit<T>(1), strip_);
-    offsets_ = scratch_.template take<T>(round_up(z.rows, Kernel<T>::chunk));
-    for (Index i = 0; i < z.rows; ++i) {
-      W square = 0;
-      for (Index k = 0; k < z.cols; ++k) square += W(centred(i, k)) * W(centred(i, k));
-      offsets_[i] = T(W(t) * square);
-    }
-    for (Index i = z.rows; i < round_up(z.rows, Kernel<T>::chunk); ++i) offsets_[i] = 0;
     row_sums_ = scratch_.template take<W>(z.rows);
     parts_ = scratch_.template take<T>(logits_.plan().chunks() * logits_.plan().strip_rows);
     // -e_ij <= t (|delta_i| + |delta_j|)^2 <= 4 t |delta|^2, which is twice the bound of logits.
@@ -73,30 +69,49 @@ class UniformityLoss {
     const View<T> dunit{centred_, rows_.count(), rows_.dim(), rows_.dim(), 1};
     logits_.x().add_multiple_of_rows(row_sums_, -1);
     logits_.x().unpack(logits_.scale() * 2 / sum_, dunit, {});
-    const Index d = rows_.dim();
-    W* unit = scratch_.template take<W>(d);
-    for (Index i = 0; i < rows_.count(); ++i) {
-      rows_.unit(i, unit);
-      for (Index k = 0; k < d; ++k) row_[k] = W(dunit(i, k));
-      rows_.backward(i, unit, row_);
-      for (Index k = 0; k < d; ++k) dz(i, k) = T(row_[k]);
-    }
+    rows_.backward(centred_, dz);
   }
 
  private:
+  /// delta_i, and t |delta_i|^2.
   void centre() {
-    const Index n = rows_.count(), d = rows_.dim();
-    W* mean = scratch_.template take<W>(d);
-    row_ = scratch_.template take<W>(d);
-    for (Index k = 0; k < d; ++k) mean[k] = 0;
-    for (Index i = 0; i < n; ++i) {
-      rows_.unit(i, row_);
-      for (Index k = 0; k < d; ++k) mean[k] += row_[k] / W(n);
-    }
-    for (Index i = 0; i < n; ++i) {
-      rows_.unit(i, row_);
-      for (Index k = 0; k < d; ++k) centred_[i * d + k] = T(row_[k] - mean[k]);
-    }
+    const Index n = rows_.count(), d = rows_.dim(),
+                blocks = (n + Rows<T>::block - 1) / Rows<T>::block;
+    W* sums = scratch_.template take<W>(blocks * d);
+    rows_.for_blocks([&](Index begin, Index end) {
+      W* sum = sums + begin / Rows<T>::block * d;
+      for (Index k = 0; k < d; ++k) sum[k] = 0;
+      each_piece(begin, end, [&](Index /*i*/, Index k, Index count, const W* unit) {
+        for (Index l = 0; l < count; ++l) sum[k + l] += unit[l];
+      });
+    });
+    for (Index b = 1; b < blocks; ++b)
+      for (Index k = 0; k < d; ++k) sums[k] += sums[b * d + k];
+    for (Index k = 0; k < d; ++k) sums[k] /= W(n);
+    rows_.for_blocks([&](Index begin, Index end) {
+      W squares[std::size_t(Rows<T>::block)] = {};
+      each_piece(begin, end, [&](Index i, Index k, Index count, const W* unit) {
+        T* delta = centred_ + i * d + k;
+        for (Index l = 0; l < count; ++l) {
+          delta[l] = T(unit[l] - sums[k + l]);
+          squares[i - begin] += W(delta[l]) * W(delta[l]);
+        }
+      });
+      for (Index i = begin; i < end; ++i) offsets_[i] = T(t_ * squares[i - begin]);
+    });
+  }
+
+  /// f(i, k, count, entries k .. k + count - 1 of zn_i)
+  template <class F>
+  void each_piece(Index begin, Index end, const F& f) const {
+    constexpr Index kPiece = 64;
+    W unit[std::size_t(kPiece)];
+    for (Index i = begin; i < end; ++i)
+      for (Index k = 0; k < rows_.dim(); k += kPiece) {
+        const Index count = (std::min)(kPiece, rows_.dim() - k);
+        rows_.unit(i, k, count, unit);
+        f(i, k, count, unit);
+      }
   }
 
   /// Turns 2t delta_i . delta_j into e_ij, -inf for i = j and the padding.
@@ -171,7 +186,7 @@ class UniformityLoss {
   Scratch scratch_;
   Rows<T> rows_;
   T* centred_ = nullptr;
-  W* row_ = nullptr;
+  W t_ = 2;
   EmbeddingLogits<T> logits_{};
   T* strip_ = nullptr;
   T* offsets_ = nullptr;  // t |delta_j|^2
