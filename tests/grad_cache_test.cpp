@@ -389,13 +389,13 @@ TEST_CASE("grad_cached: what it refuses, before any backward()", "[cache]") {
       return rows;
     };
   };
-  refuses(5, 2, odd_at(Side::positive, 2, [](MatrixXd& rows) { rows.resize(1, 3); }),
+  refuses(5, 2, odd_at(Side::positive, 2, [](MatrixXd& rows) { MatrixXd(1, 3).swap(rows); }),
           "encode's chunk of Side::positive from row 2 is 1 x 3, it must have 2 rows and at least "
           "one column");
-  refuses(5, 2, odd_at(Side::query, 0, [](MatrixXd& rows) { rows.resize(2, 0); }),
+  refuses(5, 2, odd_at(Side::query, 0, [](MatrixXd& rows) { MatrixXd(2, 0).swap(rows); }),
           "encode's chunk of Side::query from row 0 is 2 x 0, it must have 2 rows and at least one "
           "column");
-  refuses(5, 2, odd_at(Side::query, 4, [](MatrixXd& rows) { rows = MatrixXd::Ones(1, 4); }),
+  refuses(5, 2, odd_at(Side::query, 4, [](MatrixXd& rows) { MatrixXd(1, 4).swap(rows); }),
           "encode's chunk of Side::query from row 4 is 1 x 4, but the first has 3 columns");
   refuses(5, 2,
           odd_at(Side::query, 2,
