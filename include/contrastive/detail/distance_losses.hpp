@@ -130,6 +130,7 @@ class TripletLoss {
     check_finite(function, "A", a);
     check_finite(function, "P", p);
     check_finite(function, "N", n);
+    for (Rows<T>* rows : {&a_, &p_, &n_}) rows->measure(scratch_);
     for (W*& row : rows_) row = scratch_.template take<W>(a.cols);
     for (Index i = 0; i < a_.count(); ++i) {
       const auto [to_positive, to_negative] = differences(i);
