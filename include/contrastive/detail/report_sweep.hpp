@@ -31,7 +31,7 @@ class ReportSweep : public RowLoss<T> {
   template <class... Arguments>
   ReportSweep(const char* function, const SoftmaxOptions& options, Workspace& workspace,
               const Arguments&... arguments)
-      : RowLoss<T>(function, arguments..., options, false, workspace),
+      : RowLoss<T>(function, arguments..., options, false, workspace, true),
         decoupled_(options.decoupled) {}
 
   [[nodiscard]] W wide_loss() const { return this->loss_; }
