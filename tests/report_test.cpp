@@ -76,7 +76,11 @@ void check_report(const Problem& problem) {
   if (got.mutual_information)
     CHECK(std::abs(*got.mutual_information - *expected.mutual_information)
           <= tolerance * std::max(Real(1), expected.loss));
-  CHECK(static_cast<T>(got.loss) == static_cast<T>(evaluate_value<T>(problem)));
+  // The same but for roundings, as a small batch of InfoNCE has a path of its own: a few units of
+  // a logit's last place, of which the losses here are differences.
+  const Real alone = evaluate_value<T>(problem);
+  const Real unit = static_cast<Real>(std::numeric_limits<T>::epsilon());
+  CHECK(std::abs(static_cast<Real>(got.loss) - alone) <= 64 * unit * (1 + std::abs(alone)));
 }
 
 void check_report(const Problem& problem) {
