@@ -145,7 +145,7 @@ TEMPLATE_TEST_CASE("report: an own negative that equals the positive ties with i
 }
 
 TEST_CASE("report: by hand", "[report]") {
-  const Matrix c = matrix({{.9L, .1L, .2L}, {.5L, .4L, .3L}, {.2L, .4L, .8L}});
+  const Matrix c = matrix({{.9, .1, .2}, {.5, .4, .3}, {.2, .4, .8}});
   Problem problem = similarities_problem(Loss::info_nce, c, 0.1);
   const Report plain = evaluate_report<double>(problem);
   CHECK(std::abs(plain.top1_rows - 2 / 3.0L) < 1e-15L);
