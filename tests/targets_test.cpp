@@ -150,7 +150,7 @@ TEST_CASE("targets: false negatives left out by similarity are those left out by
 
 TEST_CASE("targets: a row and a column may differ about who is a false negative", "[targets]") {
   // c_00 is low and c_11 high: 01 is too similar for row 0 and not for column 1.
-  const Matrix c = matrix({{0.1L, 0.5L, 0}, {0, 0.9L, 0}, {0, 0.2L, 0.8L}});
+  const Matrix c = matrix({{0.1, 0.5, 0}, {0, 0.9, 0}, {0, 0.2, 0.8}});
   Problem problem = similarities_problem(Loss::clip, c, 0.5);
   problem.false_negative_margin = 0.2;
   check_loss(problem);
