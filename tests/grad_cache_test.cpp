@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/message.hpp"
 #include "support/random.hpp"
 
 using namespace contrastive;
+using contrastive_tests::message_of;
 using contrastive_tests::Random;
 using Eigen::Index;
 using Eigen::MatrixXd;
@@ -157,16 +159,6 @@ void check_pair_loss(const Loss& loss, const First& first, const Second& second)
       check_close(static_cast<double>(got.loss), static_cast<double>(expected.loss));
       check_close(run.gradient, whole.gradient);
     }
-}
-
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
 }
 
 const auto dQ_of = [](const auto& r) { return r.dQ; };

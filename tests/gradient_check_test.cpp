@@ -5,9 +5,11 @@
 #include <string>
 
 #include "support/catch.hpp"
+#include "support/message.hpp"
 #include "support/random.hpp"
 
 using namespace contrastive;
+using contrastive_tests::message_of;
 using contrastive_tests::Random;
 using Eigen::Index;
 using Eigen::MatrixXd;
@@ -21,16 +23,6 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 /// The values of f here are of about 1 to 10 and right to 2 eps; over steps of 2^-19 and more,
 /// which extrapolation makes 10/3 of, that is 2e-9.
 constexpr double rounding = 2e-9;
-
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
-}
 
 double sum_of_sines(const MatrixXd& x) {
   return x.array().sin().sum();

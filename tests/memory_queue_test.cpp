@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/message.hpp"
 #include "support/random.hpp"
 
 using namespace contrastive;
+using contrastive_tests::message_of;
 using contrastive_tests::Random;
 using Eigen::Index;
 using Eigen::MatrixXd;
@@ -67,16 +69,6 @@ Ids held(const MemoryQueue<double>& queue) {
   }
   std::sort(numbers.begin(), numbers.end());
   return numbers;
-}
-
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
 }
 
 }  // namespace

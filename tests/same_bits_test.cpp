@@ -79,6 +79,17 @@ TEMPLATE_TEST_CASE("same bits: whatever the workspace may keep", "[bits]", float
       }
 }
 
+TEST_CASE("workspace: CLIP keeps all of S where that fits the budget, to the byte", "[bits]") {
+  constexpr std::size_t all = 512 * 512 * sizeof(float);
+  Random random(75);
+  const Problem problem = plain_problem(Loss::clip, 512, 5, random);
+  contrastive::Workspace enough{all}, less{all - 1};
+  CHECK(same_bits(evaluate<float>(problem, Layout::column_major, enough),
+                  evaluate<float>(problem, Layout::column_major, less)));
+  CHECK(enough.size() > less.size() + all / 2);  // instead of one strip of 240 rows at most
+  CHECK(enough.size() < less.size() + all);
+}
+
 TEST_CASE("same bits: scales below and beyond what exponentials with one reference hold",
           "[bits]") {
   // Positives near their queries, opposed to them, and all of them opposed to all queries, where

@@ -84,8 +84,13 @@ template <class DQ, class DP, class Scale>
   detail::require_same_scalar<DQ, DP>();
   const detail::Bound<DQ> q(Q);
   const detail::Bound<DP> p(P);
-  detail::ReportSweep<typename DQ::Scalar> sweep("batch_report", options, workspace.get(), q.view(),
-                                                 p.view(), detail::ScaleArgument(scale));
+  using T = typename DQ::Scalar;
+  const char* function = "batch_report";
+  detail::check_pairs(function, q.view(), p.view());
+  detail::refuse_negative_options(function, options);
+  const detail::View<const T> none{nullptr, 0, Q.cols(), 0, 0};
+  detail::ReportSweep<T> sweep(function, q.view(), p.view(), none, detail::ScaleArgument(scale),
+                               options, workspace.get());
   return detail::make_report(sweep, Q.rows(), 0, options);
 }
 
@@ -104,8 +109,9 @@ template <class DQ, class DP, class DN, class Scale>
   const detail::Bound<DQ> q(Q);
   const detail::Bound<DP> p(P);
   const detail::Bound<DN> n(N);
-  detail::ReportSweep<typename DQ::Scalar> sweep("batch_report", options, workspace.get(), q.view(),
-                                                 p.view(), n.view(), detail::ScaleArgument(scale));
+  detail::ReportSweep<typename DQ::Scalar> sweep("batch_report", q.view(), p.view(), n.view(),
+                                                 detail::ScaleArgument(scale), options,
+                                                 workspace.get());
   return detail::make_report(sweep, Q.rows(), N.rows(), options);
 }
 

@@ -16,9 +16,10 @@ class Scratch;
 /// Memory for intermediate results, kept between calls: one object serves any loss, shape and
 /// scalar type, and grows to the largest call it has seen.
 ///
-/// The byte budget given to the constructor is what the symmetric loss (clip.hpp) may spend on
-/// keeping its strips between its two sweeps, which saves one of four matrix products. Beyond the
-/// budget they are computed anew. The result is the same to the last bit.
+/// The byte budget given to the constructor is what the losses with two sweeps (CLIP, NT-Xent,
+/// SupCon) may spend on keeping their strips of logits from one to the other, padding apart, which
+/// saves CLIP one of four matrix products. Beyond the budget strips are computed anew. The result
+/// is the same to the last bit.
 ///
 /// One call at a time: two threads need two workspaces.
 class Workspace {
@@ -33,7 +34,7 @@ class Workspace {
   Workspace& operator=(const Workspace&) = delete;
   ~Workspace() = default;
 
-  /// What CLIP may keep, in bytes.
+  /// What those losses may keep, in bytes.
   [[nodiscard]] std::size_t budget() const { return budget_; }
 
   /// What is held at present, in bytes.

@@ -27,11 +27,10 @@ class ReportSweep : public RowLoss<T> {
  public:
   using W = Wide<T>;
 
-  /// `arguments` are the matrices and the scale.
-  template <class... Arguments>
-  ReportSweep(const char* function, const SoftmaxOptions& options, Workspace& workspace,
-              const Arguments&... arguments)
-      : RowLoss<T>(function, arguments..., options, false, workspace, true),
+  ReportSweep(const char* function, const View<const T>& q, const View<const T>& p,
+              const View<const T>& n, const ScaleArgument& scale, const SoftmaxOptions& options,
+              Workspace& workspace)
+      : RowLoss<T>(function, q, p, n, scale, options, false, workspace),
         decoupled_(options.decoupled) {}
 
   [[nodiscard]] W wide_loss() const { return this->loss_; }

@@ -12,27 +12,26 @@ class RowLoss : public PairLoss<T> {
  public:
   using W = Wide<T>;
 
-  /// InfoNCE: no extra negatives. `logits_stay` asks for the logits to be there afterwards.
+  /// InfoNCE: no extra negatives.
   RowLoss(const char* function, const View<const T>& q, const View<const T>& p,
           const ScaleArgument& scale, const SoftmaxOptions& options, bool gradient,
-          Workspace& workspace, bool logits_stay = false)
+          Workspace& workspace)
       : PairLoss<T>(workspace) {
     check_pairs(function, q, p);
     scale_ = resolve<T>(function, scale);
     refuse_negative_options(function, options);
     check_pair_options(function, options, q.rows);
     check_target_options<T>(function, options, W(scale_.value), q.rows, 0);
-    if (!logits_stay
-        && this->run_small(q, p, options, target_limit<T>(options, q.rows), gradient,
-                           [&](auto& small) { return small.row_loss(gradient, this->losses_); }))
+    if (this->run_small(q, p, options, target_limit<T>(options, q.rows), gradient,
+                        [&](auto& small) { return small.row_loss(gradient, this->losses_); }))
       return;
     run(function, q, p, {}, options, gradient);
   }
 
-  /// Hard negatives: the rows of n.
+  /// Hard negatives: the rows of n, which may be none. The logits are there afterwards.
   RowLoss(const char* function, const View<const T>& q, const View<const T>& p,
           const View<const T>& n, const ScaleArgument& scale, const SoftmaxOptions& options,
-          bool gradient, Workspace& workspace, bool /*logits_stay*/ = true)
+          bool gradient, Workspace& workspace)
       : PairLoss<T>(workspace) {
     check_pairs(function, q, p);
     check_negatives(function, q, n);

@@ -108,21 +108,31 @@ struct StripPlan {
     return strip_rows * chunk * (chunks() - first_chunk(strip));
   }
 
-  /// Entries of all strips together, and whether they fit so many bytes.
+  /// Entries of all strips together.
   [[nodiscard]] Index size_of_all() const {
     Index size = 0;
     for (Index index = 0; index < strips(); ++index) size += strip_size(index);
     return size;
   }
+  /// Whether the logits of all strips fit so many bytes, not counting what pads strips and chunks.
   [[nodiscard]] bool fits(std::size_t budget) const {
-    const double least = double(rows) * double(cols) * double(sizeof(T)) / (symmetric ? 2 : 1);
-    return least <= double(budget) && double(size_of_all()) * double(sizeof(T)) <= double(budget);
+    const double held = symmetric ? double(cols + strip_rows) / 2 : double(cols);
+    return double(rows) * held * double(sizeof(T)) <= double(budget);
   }
 
   [[nodiscard]] Strip<T> strip(Index index, T* data) const {
     const Index first = index * strip_rows;
     return {data, first, (std::min)(strip_rows, rows - first), strip_rows,
             first_chunk(index) * chunk};
+  }
+  /// f(index, strip) for all strips, one after another in memory if they are `kept`, else each in
+  /// the place of the one before.
+  template <class F>
+  void for_strips(T* data, bool kept, const F& f) const {
+    for (Index index = 0; index < strips(); ++index) {
+      f(index, strip(index, data));
+      if (kept) data += strip_size(index);
+    }
   }
   /// One past the last column of a chunk.
   [[nodiscard]] Index chunk_end(Index c) const { return (std::min)((c + 1) * chunk, cols); }

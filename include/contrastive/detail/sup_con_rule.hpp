@@ -112,7 +112,8 @@ class SupConRule {
   /// The loss, and each row's, unweighted, in `losses`.
   W loss(W* losses) {
     for (Index i = 0; i < plan_.rows; ++i) sums_[i] = {};
-    for_strips([&](const Strip<T>& strip, Index first, Index beyond) {
+    plan_.for_strips(data_, keep_, [&](Index index, const Strip<T>& strip) {
+      const Index first = plan_.first_chunk(index), beyond = plan_.first_beyond(index);
       parallel_for(plan_.chunks() - first, work_, [&](Index from_first) {
         const Index c = first + from_first;
         fill(strip, c);
@@ -136,7 +137,8 @@ class SupConRule {
 
   /// Hands H to the logits; after loss().
   void gradient() {
-    for_strips([&](const Strip<T>& strip, Index first, Index beyond) {
+    plan_.for_strips(data_, keep_, [&](Index index, const Strip<T>& strip) {
+      const Index first = plan_.first_chunk(index), beyond = plan_.first_beyond(index);
       parallel_for(plan_.chunks() - first, work_, [&](Index from_first) {
         const Index c = first + from_first;
         if (!keep_) {
@@ -174,15 +176,6 @@ class SupConRule {
     T* reference;
     T* factor;
   };
-
-  template <class F>
-  void for_strips(const F& f) {
-    T* data = data_;
-    for (Index index = 0; index < plan_.strips(); ++index) {
-      f(plan_.strip(index, data), plan_.first_chunk(index), plan_.first_beyond(index));
-      if (keep_) data += plan_.strip_size(index);
-    }
-  }
 
   /// S of a block; -inf for row i and itself, and for the padding.
   void fill(const Strip<T>& strip, Index c) const {

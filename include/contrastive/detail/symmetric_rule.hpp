@@ -10,10 +10,10 @@
 //
 // NT-Xent has S = scale Zn Zn^T, row i's positive in column p(i), and
 //
-//     L      = sum_i w_i L_i
-//     H      = G + G^T,  H_ij = w_i (A_ij - share_i) + w_j (A_ji - share_j),  H_i,p(i) = -w_i
-//     miss_i
-//              - w_p miss_p,  dZn = scale H Zn
+//     L         = sum_i w_i L_i
+//     H         = G + G^T                 dZn = scale H Zn
+//     H_ij      = w_i (A_ij - share_i) + w_j (A_ji - share_j)          j not p(i)
+//     H_i,p(i)  = -w_i miss_i - w_p(i) miss_p(i)
 #ifndef CONTRASTIVE_DETAIL_SYMMETRIC_RULE_HPP
 #define CONTRASTIVE_DETAIL_SYMMETRIC_RULE_HPP
 
@@ -62,10 +62,7 @@ class SymmetricRule {
   /// symmetric that of row i.
   SoftmaxSums<W> loss(W* losses) {
     for (Index i = 0; i < plan_.rows; ++i) rows_.sums[i] = columns_.sums[i] = {};
-    T* data = data_;
-    for (Index index = 0; index < plan_.strips(); ++index) {
-      const Strip<T> strip = plan_.strip(index, data);
-      if (keep_) data += plan_.strip_size(index);
+    plan_.for_strips(data_, keep_, [&](Index index, const Strip<T>& strip) {
       const Index first = plan_.first_chunk(index), beyond = plan_.first_beyond(index);
       parallel_for(plan_.chunks() - first, work_, [&](Index from_first) {
         const Index c = first + from_first;
@@ -81,13 +78,13 @@ class SymmetricRule {
         LineSums<W>& all = rows_.sums[strip.first + r];
         for (Index c = first; c < plan_.chunks(); ++c) all.add(sums_[c * plan_.strip_rows + r]);
       });
-    }
+    });
     SoftmaxSums<W> total;
     // A column has as many candidates as its row, as ids rule out both of a pair and its mirror.
     if (smooth_ && !targets_.finds_false_negatives())
       for (Index i = 0; i < plan_.rows; ++i) columns_.sums[i].count = rows_.sums[i].count;
     for (Index i = 0; i < plan_.rows; ++i) {
-      W weight = targets_.weight(i);
+      const W weight = targets_.weight(i);
       if (plan_.symmetric) {
         losses[i] = rows_.finish(targets_, i, positives_[i], weight);
         total.diagonal -= rows_.miss[i];
@@ -104,10 +101,7 @@ class SymmetricRule {
 
   /// Hands G, where S is symmetric H, to the logits; after loss().
   void gradient() {
-    T* data = data_;
-    for (Index index = 0; index < plan_.strips(); ++index) {
-      const Strip<T> strip = plan_.strip(index, data);
-      if (keep_) data += plan_.strip_size(index);
+    plan_.for_strips(data_, keep_, [&](Index index, const Strip<T>& strip) {
       const Index first = plan_.first_chunk(index), beyond = plan_.first_beyond(index);
       parallel_for(plan_.chunks() - first, work_, [&](Index from_first) {
         const Index c = first + from_first;
@@ -128,7 +122,7 @@ class SymmetricRule {
       });
       for_row_blocks(strip, work_,
                      [&](Index begin, Index end) { logits_.set_left(strip, begin, end); });
-    }
+    });
   }
 
  private:
@@ -138,9 +132,9 @@ class SymmetricRule {
   /// The softmaxes of all rows, or of all columns, as lists side by side.
   struct Lines {
     LineSums<W>* sums;
-    W* miss;       // w / 2 miss, which is -G_ii
-    W* factor;     // w / 2 factor: G_ij has factor e^(s_ij - reference)
-    W* share;      // w / 2 share, which is taken off that
+    W* miss;       // w miss, which is a positive's -G; w is half of the pair's in CLIP
+    W* factor;     // w factor: G_ij has factor e^(s_ij - reference)
+    W* share;      // w share, which is taken off that
     W* reference;  // of the exponentials; beyond any logit where there is no candidate
 
     /// Padding has factor 0.

@@ -127,18 +127,12 @@ class UniformityLoss {
     }
   }
 
-  template <class F>
-  void for_strips(const F& f) const {
-    const StripPlan<T>& plan = logits_.plan();
-    for (Index index = 0; index < plan.strips(); ++index)
-      f(plan.strip(index, strip_), plan.first_chunk(index), plan.first_beyond(index));
-  }
-
   /// The largest e_ij.
   [[nodiscard]] T largest() const {
     const StripPlan<T>& plan = logits_.plan();
     T all = minus_infinity<T>;
-    for_strips([&](const Strip<T>& strip, Index first, Index /*beyond*/) {
+    plan.for_strips(strip_, false, [&](Index index, const Strip<T>& strip) {
+      const Index first = plan.first_chunk(index);
       parallel_for(plan.chunks() - first, plan.strip_work(logits_.depth()), [&](Index from_first) {
         const Index c = first + from_first;
         fill(strip, c);
@@ -157,7 +151,8 @@ class UniformityLoss {
     const StripPlan<T>& plan = logits_.plan();
     const double work = plan.strip_work(logits_.depth());
     for (Index i = 0; i < plan.rows; ++i) row_sums_[i] = 0;
-    for_strips([&](const Strip<T>& strip, Index first, Index beyond) {
+    plan.for_strips(strip_, false, [&](Index index, const Strip<T>& strip) {
+      const Index first = plan.first_chunk(index), beyond = plan.first_beyond(index);
       parallel_for(plan.chunks() - first, work, [&](Index from_first) {
         const Index c = first + from_first;
         fill(strip, c);
