@@ -117,3 +117,24 @@ TEMPLATE_TEST_CASE("limit_log_scale: the largest number that is not above the li
   CHECK(contrastive::limit_log_scale(TestType(800), contrastive::no_limit) == TestType(800));
   CHECK(contrastive::limit_log_scale(-infinity) == -infinity);
 }
+
+TEMPLATE_TEST_CASE("scale: so large that each row has one winner", "[scale]", float, double,
+                   long double) {
+  // Then d_log_scale, sum_ij G_ij s_ij, is sum_i w_i (the largest s_ij - s_ii), as is the loss. Row
+  // and column of an entry take the same exponential: were its logit rounded in two ways, e^s would
+  // be off by the difference, which here is far above 1.
+  for (const Loss loss :
+       {Loss::info_nce, Loss::hard_negative, Loss::clip, Loss::nt_xent, Loss::sup_con})
+    for (const Index batch : {2, 5, 41})
+      for (const double scale : {1e8, 1e10, 1e20}) {
+        Random random(44);
+        Problem problem = plain_problem(loss, batch, 4, random);
+        problem.learned = true;
+        problem.log_scale = std::log(scale);
+        problem.max_scale = 1e300;
+        CAPTURE(describe(loss).function, batch, scale);
+        const Answer got = evaluate<TestType>(problem);
+        CHECK(std::abs(*got.d_log_scale - got.value) <= 1e-5L * got.value);
+        for (const Matrix& gradient : got.gradients) CHECK(gradient.allFinite());
+      }
+}

@@ -32,7 +32,8 @@ namespace contrastive {
 /// @par Accuracy
 /// 1e-12 in double and 1e-5 in float, relative to the largest entry.
 /// @par Complexity
-/// O(B d); memory beyond inputs and outputs O(B + d).
+/// O(B d); memory beyond inputs and outputs O(B + d), and 2 B d scalars where rows do not lie along
+/// memory.
 /// @see Wang, Isola, "Understanding Contrastive Representation Learning through Alignment and
 ///      Uniformity on the Hypersphere", 2020, arXiv:2005.10242, section 4.1.
 template <class DA, class DB>
@@ -92,8 +93,10 @@ template <class DA, class DB>
 ///     is not finite or has a zero row under cosine.
 /// @throws std::overflow_error if a squared distance (of huge rows) overflows the scalar type.
 /// @par Accuracy
-/// 1e-12 in double and 1e-5 in float, relative to the largest entry, for rows whose squared
-/// distance from their mean times t is of order one; beyond, in proportion to it.
+/// 1e-12 in double and 1e-5 in float, for rows whose squared distance from their mean times t is of
+/// order one; beyond, in proportion to it. That is relative to the largest |z - mean| times 4t / n,
+/// which is about the largest entry unless all rows have duplicates: those count in Z and pull
+/// nowhere, and beside them what is far away is lost to rounding.
 /// @par Complexity
 /// Pairs are symmetric: of three products of 2 N N d operations half is computed (the value alone:
 /// a sixth), and a sixth more for rows so far apart that the largest exponential is looked for
@@ -120,7 +123,7 @@ template <class DZ>
   return result;
 }
 
-/// The value alone, for one product instead of three.
+/// The value alone, for half a product instead of one and a half.
 template <class DZ>
 [[nodiscard]] typename DZ::Scalar uniformity_loss(const Eigen::MatrixBase<DZ>& Z, double t = 2,
                                                   Similarity similarity = Similarity::cosine,

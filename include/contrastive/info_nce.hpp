@@ -58,7 +58,9 @@ namespace contrastive {
 /// Losses of 1e-20 keep their digits (decoupled or with smoothed labels they are differences of
 /// logits, and have their errors), relative to the error of a logit, which in float is about
 /// scale 2^-24. Gradients are, relative to their largest entry, within 1e-12 in double and
-/// max(1e-5, 4 scale 2^-24) in float. The gradient of a row shorter than the smallest normal number
+/// max(1e-5, 4 scale 2^-24) in float; where what pulls and what pushes nearly cancel (rows that are
+/// almost parallel, an encoder that has collapsed), relative to the terms scale G_ij pn_j / |q_i|
+/// instead. The gradient of a row shorter than the smallest normal number
 /// may overflow to infinity.
 /// @par Complexity
 /// 3 products of 2 B B d operations (the value alone: 1). Memory beyond inputs and outputs: 5 B d

@@ -28,7 +28,8 @@ namespace contrastive {
 /// @par Accuracy
 /// 1e-12 in double and 1e-5 in float, relative to the largest entry.
 /// @par Complexity
-/// O(B d); memory beyond inputs and outputs O(d).
+/// O(B d); memory beyond inputs and outputs O(d), and 3 B d scalars where rows do not lie along
+/// memory.
 /// @see Schroff, Kalenichenko, Philbin, "FaceNet", 2015, arXiv:1503.03832 (squared distances);
 ///      Reimers, Gurevych, "Sentence-BERT", 2019, arXiv:1908.10084, section 3.
 template <class DA, class DP, class DN>

@@ -37,7 +37,7 @@ class EmbeddingLogits {
                                    Similarity similarity, long double scale) {
     EmbeddingLogits logits;
     logits.plan_ = StripPlan<T>::of_symmetric(z.rows + more.rows);
-    logits.x_ = logits.y_ = Side<T>(Side<T>::Role::right, z, more, similarity);
+    logits.x_ = logits.y_ = Side<T>(Side<T>::Role::both, z, more, similarity);
     logits.scale_ = W(scale);
     return logits;
   }
@@ -53,11 +53,13 @@ class EmbeddingLogits {
   /// Contents are not checked: where a row is not ordinary, that is left to the caller.
   /// `natural_y` asks for Yn beside the operands of S, though there be no gradient.
   void pack(bool gradient, Scratch& scratch, bool natural_y = false) {
-    y_.pack(scale_, natural_y || plan_.symmetric, gradient, scratch);
-    if (plan_.symmetric)
+    if (plan_.symmetric) {
+      y_.pack(way_back(), true, gradient, scratch);
       x_ = y_.as_left();
-    else
-      x_.pack(W(1), true, gradient, scratch);
+      return;
+    }
+    x_.pack(W(1), true, gradient, scratch);
+    y_.pack(scale_, natural_y, gradient, scratch);
     // The scale is the right side's. Where an operand alone would leave the range of T (dot
     // products of huge or tiny rows), a power of two moves from one to the other.
     const W left = x_.largest_norm(), right = scale_ * y_.largest_norm();
@@ -67,13 +69,6 @@ class EmbeddingLogits {
     const int shift = (std::ilogb(left) - std::ilogb(right)) / 2;
     x_.pack_again(std::ldexp(W(1), -shift), scratch);
     y_.pack_again(std::ldexp(scale_, shift), scratch);
-  }
-
-  /// Shares the scale out to both sides, so that s_ij and s_ji have the same bits where S is
-  /// symmetric. After pack().
-  void share_scale(Scratch& scratch) {
-    x_.pack_again(std::sqrt(scale_), scratch);
-    y_.pack_again(std::sqrt(scale_), scratch);
   }
 
   /// Whether no row is zero, tiny, huge or not finite. After pack().
@@ -143,15 +138,19 @@ class EmbeddingLogits {
 
   /// Where S is symmetric, `dx` is that of z, `dy` that of `more`.
   void unpack(const View<T>& dx, const View<T>& dy, const View<T>& dmore) const {
-    if (plan_.symmetric) return y_.unpack(scale_, dx, dy);
+    if (plan_.symmetric) return y_.unpack(way_back(), dx, dy);
     x_.unpack(scale_, dx, {});
     y_.unpack(scale_, dy, dmore);
   }
 
   /// sum_ij G_ij s_ij. Where S is symmetric the strips hold G + G^T.
   [[nodiscard]] W d_log_scale() const {
-    return (plan_.symmetric ? scale_ / 2 : scale_) * x_.dot_with_gradient();
+    return (plan_.symmetric ? W(0.5) : scale_) * x_.dot_with_gradient();
   }
+
+  /// What the gradients of packed rows are to be multiplied by: the scale, or what one of two equal
+  /// sides has of it.
+  [[nodiscard]] W way_back() const { return plan_.symmetric ? std::sqrt(scale_) : scale_; }
 
  private:
   static constexpr Index depth_block = 256;  // what stays in the first-level cache

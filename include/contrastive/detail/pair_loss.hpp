@@ -82,7 +82,6 @@ class PairLoss {
     const Index batch = plan.rows / views;
     Targets<T> targets(options, logits_.scale(), batch, plan.cols, scratch_, views);
     if (targets.finds_false_negatives()) {
-      if (views > 1) logits_.share_scale(scratch_);
       T* positives = scratch_.template take<T>(batch);
       logits_.diagonal(positives, views > 1 ? batch : 0);
       targets.take_positives(positives);

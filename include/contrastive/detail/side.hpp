@@ -23,6 +23,9 @@ namespace contrastive::detail {
 ///     right     [n / width][d][width]   factor * xn, the right operand of S
 ///     gradient  as natural              dXn
 ///
+/// The rows that are both sides of a symmetric S have factor * xn as their natural packing too, so
+/// that s_ij and s_ji have the same bits, and the gradient comes back by as much too large.
+///
 /// Work goes in tiles of width x width entries, so that matrices in either storage order are read
 /// and written along their memory.
 template <class T>
@@ -33,7 +36,7 @@ class Side {
   static constexpr Index width = K::width;
   static constexpr Index chunk = K::chunk;
 
-  enum class Role { left, right, own };
+  enum class Role { left, right, both, own };
 
   Side() = default;
 
@@ -48,7 +51,7 @@ class Side {
         padded_n_(round_up(n_, chunk)),
         padded_d_(round_up(d_, width)) {}
 
-  /// The same rows as the left side of S: what is packed is shared, the right operand apart.
+  /// The same rows as the left side of a symmetric S: what is packed is shared.
   [[nodiscard]] Side as_left() const {
     Side left = *this;
     left.role_ = Role::left;
@@ -63,7 +66,8 @@ class Side {
   /// or have no direction are packed as something: see is_ordinary().
   void pack(W factor, bool natural, bool gradient, Scratch& scratch) {
     norms_ = scratch.take<Norm<W>>(n_);
-    if (role_ == Role::right) operand_ = scratch.take<T>(padded_n_ * padded_d_);
+    if (role_ == Role::both) unit_square_ = factor * factor;
+    if (is_right()) operand_ = scratch.take<T>(padded_n_ * padded_d_);
     if (natural || gradient) natural_ = scratch.take<T>(padded_n_ * padded_d_);
     if (gradient) {
       gradient_ = scratch.take<T>(padded_n_ * padded_d_);
@@ -132,7 +136,7 @@ class Side {
     });
   }
 
-  /// sum_i xn_i . dxn_i, which times the scale is the derivative by the log of the scale.
+  /// sum_i xn_i . dxn_i of what is packed.
   [[nodiscard]] W dot_with_gradient() const {
     for_blocks([&](Index begin, Index end) { dots(begin, end); });
     W sum = 0;
@@ -141,6 +145,8 @@ class Side {
   }
 
  private:
+  [[nodiscard]] bool is_right() const { return role_ == Role::right || role_ == Role::both; }
+
   [[nodiscard]] Index place(Index panel, Index i) const { return (panel * padded_n_ + i) * width; }
 
   /// f(begin, end) for the rows chunk by chunk.
@@ -205,7 +211,7 @@ class Side {
       T* natural = natural_ != nullptr ? natural_ + at + r * width : spare;
       normalise(i + r, factor, tile + r * width, natural);
     }
-    if (role_ == Role::right)
+    if (is_right())
       K::transpose(tile, width, operand_ + i * padded_d_ + panel * width * width, width);
     else if (operand_ != nullptr)
       std::copy_n(tile, width * width, operand_ + at);
@@ -215,8 +221,9 @@ class Side {
   void normalise(Index i, W factor, T* __restrict x, T* __restrict natural) const {
     const Norm<W> norm = similarity_ == Similarity::cosine ? norms_[i] : Norm<W>{1, 0};
     const W inverse = 1 / norm.length;
+    const W natural_factor = role_ == Role::both ? factor : W(1);
     const auto scaled = [&](Index l, W unit) {
-      natural[l] = T(unit);
+      natural[l] = T(unit * natural_factor);
       x[l] = T(unit * factor);
     };
     if (norm.exponent != 0)
@@ -257,7 +264,7 @@ class Side {
   void through_norm(Index i, W scale, const T* unit, const T* d_unit, T* __restrict dx) const {
     const bool cosine = similarity_ == Similarity::cosine;
     const Norm<W> norm = cosine ? norms_[i] : Norm<W>{1, 0};
-    const W radial = cosine ? radials_[i] : W(0);
+    const W radial = cosine ? radials_[i] / unit_square_ : W(0);
     const W inverse = 1 / norm.length;
     const auto tangent = [&](Index l) { return scale * (W(d_unit[l]) - W(unit[l]) * radial); };
     if (norm.exponent != 0)
@@ -282,7 +289,8 @@ class Side {
   T* operand_ = nullptr;
   T* natural_ = nullptr;
   T* gradient_ = nullptr;
-  W* radials_ = nullptr;  // xn_i . dxn_i
+  W* radials_ = nullptr;  // xn_i . dxn_i, of what is packed
+  W unit_square_ = 1;     // |xn|^2 of a packed unit vector
 };
 
 }  // namespace contrastive::detail

@@ -68,7 +68,7 @@ class UniformityLoss {
   void write(const View<T>& dz) {
     const View<T> dunit{centred_, rows_.count(), rows_.dim(), rows_.dim(), 1};
     logits_.x().add_multiple_of_rows(row_sums_, -1);
-    logits_.x().unpack(logits_.scale() * 2 / sum_, dunit, {});
+    logits_.x().unpack(logits_.way_back() * 2 / sum_, dunit, {});
     rows_.backward(centred_, dz);
   }
 
