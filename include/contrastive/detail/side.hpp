@@ -66,7 +66,6 @@ class Side {
   /// or have no direction are packed as something: see is_ordinary().
   void pack(W factor, bool natural, bool gradient, Scratch& scratch) {
     norms_ = scratch.take<Norm<W>>(n_);
-    if (role_ == Role::both) unit_square_ = factor * factor;
     if (is_right()) operand_ = scratch.take<T>(padded_n_ * padded_d_);
     if (natural || gradient) natural_ = scratch.take<T>(padded_n_ * padded_d_);
     if (gradient) {
@@ -128,9 +127,12 @@ class Side {
   /// Carries the gradient, times `scale`, through the normalisation, and writes it:
   ///
   ///     dx = scale (dxn - xn (xn . dxn)) / |x|    under cosine, else dx = scale dxn
+  ///
+  /// What is packed with a factor does not have the length that the factor says to all digits of W,
+  /// so there the multiple of xn is (xn . dxn) / |xn|^2 of what is packed.
   void unpack(W scale, const View<T>& dx, const View<T>& dmore) const {
     for_blocks([&](Index begin, Index end) {
-      if (similarity_ == Similarity::cosine) dots(begin, end);
+      if (similarity_ == Similarity::cosine) radials(begin, end);
       for (Index panel = 0; panel < panels(); ++panel)
         for (Index i = begin; i < end; i += width) unpack_tile(i, panel, scale, dx, dmore);
     });
@@ -138,7 +140,7 @@ class Side {
 
   /// sum_i xn_i . dxn_i of what is packed.
   [[nodiscard]] W dot_with_gradient() const {
-    for_blocks([&](Index begin, Index end) { dots(begin, end); });
+    for_blocks([&](Index begin, Index end) { dots(gradient_, begin, end, radials_ + begin); });
     W sum = 0;
     for (Index i = 0; i < n_; ++i) sum += radials_[i];
     return sum;
@@ -234,21 +236,30 @@ class Side {
       for (Index l = 0; l < width; ++l) scaled(l, W(x[l]) * inverse);
   }
 
-  /// xn_i . dxn_i of the rows begin .. end - 1, at most a chunk of them.
-  void dots(Index begin, Index end) const {
+  /// radial_i for unpack(), of the rows begin .. end - 1, at most a chunk of them.
+  void radials(Index begin, Index end) const {
+    dots(gradient_, begin, end, radials_ + begin);
+    if (role_ != Role::both) return;
+    W squares[std::size_t(chunk)];
+    dots(natural_, begin, end, squares);
+    for (Index i = begin; i < end; ++i) radials_[i] /= squares[i - begin];
+  }
+
+  /// natural_i . other_i of the rows begin .. end - 1, at most a chunk of them.
+  void dots(const T* other, Index begin, Index end, W* sums) const {
     W lanes[std::size_t(chunk)][std::size_t(width)];
     std::fill_n(lanes[0], (end - begin) * width, W(0));
     for (Index panel = 0; panel < panels(); ++panel)
       for (Index i = begin; i < end; ++i) {
-        const T* unit = natural(panel, i);
-        const T* d_unit = gradient(panel, i);
+        const T* a = natural(panel, i);
+        const T* b = other + place(panel, i);
         W* lane = lanes[i - begin];
-        for (Index l = 0; l < width; ++l) lane[l] += W(unit[l]) * W(d_unit[l]);
+        for (Index l = 0; l < width; ++l) lane[l] += W(a[l]) * W(b[l]);
       }
     for (Index i = begin; i < end; ++i) {
       W sum = 0;
       for (const W lane : lanes[i - begin]) sum += lane;
-      radials_[i] = sum;
+      sums[i - begin] = sum;
     }
   }
 
@@ -264,7 +275,7 @@ class Side {
   void through_norm(Index i, W scale, const T* unit, const T* d_unit, T* __restrict dx) const {
     const bool cosine = similarity_ == Similarity::cosine;
     const Norm<W> norm = cosine ? norms_[i] : Norm<W>{1, 0};
-    const W radial = cosine ? radials_[i] / unit_square_ : W(0);
+    const W radial = cosine ? radials_[i] : W(0);
     const W inverse = 1 / norm.length;
     const auto tangent = [&](Index l) { return scale * (W(d_unit[l]) - W(unit[l]) * radial); };
     if (norm.exponent != 0)
@@ -289,8 +300,7 @@ class Side {
   T* operand_ = nullptr;
   T* natural_ = nullptr;
   T* gradient_ = nullptr;
-  W* radials_ = nullptr;  // xn_i . dxn_i, of what is packed
-  W unit_square_ = 1;     // |xn|^2 of a packed unit vector
+  W* radials_ = nullptr;  // of dxn_i the multiple of xn_i, both as packed
 };
 
 }  // namespace contrastive::detail
