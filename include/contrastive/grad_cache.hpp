@@ -67,12 +67,12 @@ auto encode_chunks(const Chunks& chunks, Encode& encode, Index cols) {
         "encode's chunk of " + chunks.name() + " from row " + std::to_string(first);
     const auto& rows = encode(chunks.side, first, count, seed);
     if (rows.rows() != count || rows.cols() == 0)
-      refuse("grad_cached", {what, " is ", shape(rows.rows(), rows.cols()), ", it must have ",
-                             number(count), " rows and at least one column"});
+      refuse("grad_cached", "%s is %lld x %lld, it must have %lld rows and at least one column",
+             what.c_str(), number(rows.rows()), number(rows.cols()), number(count));
     if (first == 0) all.resize(chunks.rows, rows.cols());
     if (rows.cols() != all.cols())
-      refuse("grad_cached", {what, " is ", shape(rows.rows(), rows.cols()), ", but the first has ",
-                             number(all.cols()), " columns"});
+      refuse("grad_cached", "%s is %lld x %lld, but the first has %lld columns", what.c_str(),
+             number(rows.rows()), number(rows.cols()), number(all.cols()));
     auto block = all.middleRows(first, count);
     block = rows;
     check_finite("grad_cached", what.c_str(), strided_view(std::as_const(block)));
@@ -129,14 +129,16 @@ auto gradient_by_third(const R& r) -> decltype((r.dN)) {
 template <class X, class DX>
 void check_gradient_shape(const Chunks& chunks, const X& x, const DX& dx) {
   if (x.rows() != dx.rows() || x.cols() != dx.cols())
-    refuse("grad_cached", {chunks.name(), " is ", shape(x.rows(), x.cols()),
-                           " but the loss returned a gradient of ", shape(dx.rows(), dx.cols())});
+    refuse("grad_cached", "%s is %lld x %lld but the loss returned a gradient of %lld x %lld",
+           chunks.name().c_str(), number(x.rows()), number(x.cols()), number(dx.rows()),
+           number(dx.cols()));
 }
 
 inline void check_counts(Index batch, Index negatives, Index chunk) {
   const auto check = [](const char* argument, Index n, Index least) {
     if (n < least)
-      refuse("grad_cached", {argument, " is ", number(n), ", it must be at least ", number(least)});
+      refuse("grad_cached", "%s is %lld, it must be at least %lld", argument, number(n),
+             number(least));
   };
   check("the batch", batch, 1);
   check("the number of negatives", negatives, 0);

@@ -85,16 +85,16 @@ void check_arguments_of_differences(const char* function, const View<const T>& x
                                     const View<const G>& gradient, double step) {
   check_not_empty(function, "x", x);
   if (x.rows != gradient.rows || x.cols != gradient.cols)
-    refuse(function, {"x is ", shape(x.rows, x.cols), " but gradient is ",
-                      shape(gradient.rows, gradient.cols), ", they must have the same shape"});
+    refuse(function, "x is %lld x %lld but gradient is %lld x %lld, they must have the same shape",
+           number(x.rows), number(x.cols), number(gradient.rows), number(gradient.cols));
   check_finite(function, "x", x);
   if (!(step >= 0) || !std::isfinite(step))
-    refuse(function, {"step is ", number(step), ", it must be finite and not negative"});
+    refuse(function, "step is %.9g, it must be finite and not negative", step);
   for (Index i = 0; i < x.rows && step > 0; ++i)
     for (Index j = 0; j < x.cols; ++j)
       if (!(x(i, j) - T(step) < x(i, j) && x(i, j) < x(i, j) + T(step)))
-        refuse(function, {"step is ", number(step), ", which does not change ",
-                          number(double(x(i, j))), " at row ", number(i), ", column ", number(j)});
+        refuse(function, "step is %.9g, which does not change %.9g at row %lld, column %lld", step,
+               double(x(i, j)), number(i), number(j));
 }
 
 }  // namespace detail
@@ -139,8 +139,7 @@ template <class Function, class DX, class DG>
                                          given.view(), options.step);
   const auto value = [&] { return static_cast<long double>(f(std::as_const(point))); };
   const long double at_x = value();
-  if (!std::isfinite(at_x))
-    detail::refuse(function, {"f(x) is ", detail::number(static_cast<double>(at_x))});
+  if (!std::isfinite(at_x)) detail::refuse(function, "f(x) is %.9g", static_cast<double>(at_x));
 
   const long double typical = detail::typical_size(detail::strided_view(std::as_const(point)));
   GradientCheck worst;

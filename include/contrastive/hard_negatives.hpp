@@ -63,8 +63,9 @@ void hard_negative_loss_grad(const Eigen::MatrixBase<DQ>& Q, const Eigen::Matrix
   const detail::Bound<DQ> q(Q);
   const detail::Bound<DP> p(P);
   const detail::Bound<DN> n(N);
-  detail::RowLoss<typename DQ::Scalar> core(function, q.view(), p.view(), n.view(),
-                                            detail::ScaleArgument(scale), options, true, workspace);
+  detail::HardRowLoss<typename DQ::Scalar> core(function, q.view(), p.view(), n.view(),
+                                                detail::ScaleArgument(scale), options, true,
+                                                workspace);
   result.loss = core.loss();
   core.write(detail::resized(result.dQ, Q.rows(), Q.cols()),
              detail::resized(result.dP, P.rows(), P.cols()),
@@ -92,9 +93,9 @@ template <class DQ, class DP, class DN, class Scale>
   const detail::Bound<DQ> q(Q);
   const detail::Bound<DP> p(P);
   const detail::Bound<DN> n(N);
-  return detail::RowLoss<typename DQ::Scalar>(function, q.view(), p.view(), n.view(),
-                                              detail::ScaleArgument(scale), options, false,
-                                              workspace.get())
+  return detail::HardRowLoss<typename DQ::Scalar>(function, q.view(), p.view(), n.view(),
+                                                  detail::ScaleArgument(scale), options, false,
+                                                  workspace.get())
       .loss();
 }
 
@@ -114,9 +115,9 @@ void hard_negative_rows(const Eigen::MatrixBase<DQ>& Q, const Eigen::MatrixBase<
   const detail::Bound<DP> p(P);
   const detail::Bound<DN> n(N);
   detail::refuse_weights(function, options);
-  const detail::RowLoss<typename DQ::Scalar> core(function, q.view(), p.view(), n.view(),
-                                                  detail::ScaleArgument(scale), options, false,
-                                                  workspace);
+  const detail::HardRowLoss<typename DQ::Scalar> core(function, q.view(), p.view(), n.view(),
+                                                      detail::ScaleArgument(scale), options, false,
+                                                      workspace);
   core.write_rows(detail::resized(result, Q.rows(), 1));
 }
 

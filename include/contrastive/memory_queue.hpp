@@ -103,8 +103,8 @@ class MemoryQueue {
  private:
   static Index at_least_one(const char* argument, Index n) {
     if (n < 1)
-      detail::refuse("MemoryQueue",
-                     {argument, " is ", detail::number(n), ", it must be at least 1"});
+      detail::refuse("MemoryQueue", "%s is %lld, it must be at least 1", argument,
+                     detail::number(n));
     return n;
   }
 
@@ -126,12 +126,13 @@ class MemoryQueue {
   void check(const detail::View<const T>& rows, const List<std::int64_t>& ids) const {
     const char* function = "MemoryQueue::push";
     if (rows.cols != dim())
-      detail::refuse(function, {"rows is ", detail::shape(rows.rows, rows.cols),
-                                " but the queue holds rows of ", detail::number(dim())});
+      detail::refuse(function, "rows is %lld x %lld but the queue holds rows of %lld",
+                     detail::number(rows.rows), detail::number(rows.cols), detail::number(dim()));
     detail::check_optional_length(function, "ids", ids, rows.rows, "rows");
     if (size_ > 0 && rows.rows > 0 && ids.empty() == has_ids_)
-      detail::refuse(function, {has_ids_ ? "ids are missing, but the rows in the queue have some"
-                                         : "ids are given, but the rows in the queue have none"});
+      detail::refuse(function, "%s",
+                     has_ids_ ? "ids are missing, but the rows in the queue have some"
+                              : "ids are given, but the rows in the queue have none");
     detail::check_finite(function, "rows", rows);
   }
 
@@ -203,8 +204,7 @@ void momentum_update(Slow&& slow, const Eigen::MatrixBase<Fast>& fast, double mo
   const detail::Bound<Fast> given(fast);
   detail::check_same_shape(function, "slow", old.view(), "fast", given.view());
   if (!(momentum >= 0 && momentum <= 1))
-    detail::refuse(function,
-                   {"momentum is ", detail::number(momentum), ", it must be from 0 to 1"});
+    detail::refuse(function, "momentum is %.9g, it must be from 0 to 1", momentum);
   detail::check_finite(function, "slow", old.view());
   detail::check_finite(function, "fast", given.view());
 

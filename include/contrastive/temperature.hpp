@@ -46,10 +46,9 @@ template <class Real>
 [[nodiscard]] Real limit_log_scale(Real alpha, double max_scale = 100.0) {
   static_assert(std::is_floating_point_v<Real>,
                 "contrastive: limit_log_scale takes alpha as float, double or long double");
-  if (std::isnan(alpha)) detail::refuse("limit_log_scale", {"alpha is nan"});
+  if (std::isnan(alpha)) detail::refuse("limit_log_scale", "alpha is nan");
   if (!(max_scale > 0))
-    detail::refuse("limit_log_scale",
-                   {"max_scale is ", detail::number(max_scale), ", it must be positive"});
+    detail::refuse("limit_log_scale", "max_scale is %.9g, it must be positive", max_scale);
   const double limit = std::log(max_scale);
   if (static_cast<long double>(alpha) <= static_cast<long double>(limit)) return alpha;
   const Real nearest = static_cast<Real>(limit);
@@ -87,18 +86,16 @@ struct Scale {
 
 inline Scale resolve_temperature(const char* function, double tau) {
   if (!(tau > 0) || !std::isfinite(tau))
-    refuse(function, {"temperature is ", number(tau), ", it must be positive and finite"});
-  if (!std::isfinite(1 / tau))
-    refuse(function, {"temperature is ", number(tau), ", 1/tau overflows"});
+    refuse(function, "temperature is %.9g, it must be positive and finite", tau);
+  if (!std::isfinite(1 / tau)) refuse(function, "temperature is %.9g, 1/tau overflows", tau);
   return {1 / static_cast<long double>(tau), true};
 }
 
 inline Scale resolve_log_scale(const char* function, double alpha, double max_scale) {
-  if (!std::isfinite(alpha)) refuse(function, {"log_scale alpha is ", number(alpha)});
-  if (!(max_scale > 0))
-    refuse(function, {"max_scale is ", number(max_scale), ", it must be positive"});
+  if (!std::isfinite(alpha)) refuse(function, "log_scale alpha is %.9g", alpha);
+  if (!(max_scale > 0)) refuse(function, "max_scale is %.9g, it must be positive", max_scale);
   if (!std::isfinite(std::fmin(std::exp(alpha), max_scale)))
-    refuse(function, {"log_scale alpha is ", number(alpha), ", exp(alpha) overflows"});
+    refuse(function, "log_scale alpha is %.9g, exp(alpha) overflows", alpha);
   const long double scale =
       std::fmin(std::exp(static_cast<long double>(alpha)), static_cast<long double>(max_scale));
   const double limit = std::log(max_scale);
@@ -116,8 +113,7 @@ Scale resolve(const char* function, const ScaleArgument& argument) {
                           ? resolve_log_scale(function, argument.value, argument.max_scale)
                           : resolve_temperature(function, argument.value);
   if (!(scale.value <= static_cast<long double>((std::numeric_limits<T>::max)())))
-    refuse(function,
-           {"the scale ", number(static_cast<double>(scale.value)), " overflows the scalar type"});
+    refuse(function, "the scale %.9g overflows the scalar type", static_cast<double>(scale.value));
   return scale;
 }
 

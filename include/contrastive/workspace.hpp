@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "detail/inline.hpp"
+
 namespace contrastive {
 
 namespace detail {
@@ -113,14 +115,17 @@ class Scratch {
   /// Uninitialised memory for `count` objects of a trivial type, aligned for any packet.
   template <class T, class Count>
   T* take(Count count) {
-    if (next_ == workspace_->blocks_.size()) workspace_->blocks_.emplace_back();
-    const std::size_t bytes = (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
-    return static_cast<T*>(workspace_->blocks_[next_++].at_least(bytes));
+    return static_cast<T*>(next((static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64));
   }
 
   [[nodiscard]] std::size_t budget() const { return workspace_->budget(); }
 
  private:
+  CONTRASTIVE_NOINLINE void* next(std::size_t bytes) {
+    if (next_ == workspace_->blocks_.size()) workspace_->blocks_.emplace_back();
+    return workspace_->blocks_[next_++].at_least(bytes);
+  }
+
   Workspace* workspace_;
   std::size_t next_ = 0;
 };

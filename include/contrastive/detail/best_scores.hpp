@@ -30,9 +30,9 @@ void keep_best(Candidate<T>* candidates, Index n, Index k) {
 }
 
 inline void check_k(const char* function, Index k, Index corpus_rows) {
-  if (k < 1) refuse(function, {"k is ", number(k), ", it must be at least 1"});
+  if (k < 1) refuse(function, "k is %lld, it must be at least 1", number(k));
   if (k > corpus_rows)
-    refuse(function, {"k is ", number(k), " but corpus has ", number(corpus_rows), " rows"});
+    refuse(function, "k is %lld but corpus has %lld rows", number(k), number(corpus_rows));
 }
 
 /// The k best of each query. A row (of each part of the corpus) takes what is above its threshold,
@@ -91,8 +91,7 @@ class BestScores {
   void collect(Index slot, T* scores, Index first_col, Index cols) const {
     List& list = lists_[slot];
     // Columns come in ascending order: one that equals the threshold comes after those kept.
-    if (cols == ScorePlan<T>::chunk && !(largest_of<T>(ChunkRow<T>(scores)) > list.threshold))
-      return;
+    if (cols == ScorePlan<T>::chunk && !(largest_of_chunk(scores) > list.threshold)) return;
     Candidate<T>* candidates = candidates_ + slot * capacity_;
     if (k_ <= few) {
       for (Index l = 0; l < cols; ++l)

@@ -12,40 +12,41 @@
 namespace contrastive::detail {
 
 inline void check_finite(const char* function, const char* argument, double x) {
-  if (!std::isfinite(x)) refuse(function, {argument, " is ", number(x)});
+  if (!std::isfinite(x)) refuse(function, "%s is %.9g", argument, x);
 }
 
 inline void check_positive(const char* function, const char* argument, double x) {
   if (!(x > 0) || !std::isfinite(x))
-    refuse(function, {argument, " is ", number(x), ", it must be positive and finite"});
+    refuse(function, "%s is %.9g, it must be positive and finite", argument, x);
 }
 
 template <class T>
 void check_not_empty(const char* function, const char* argument, const View<const T>& x) {
   if (x.rows == 0 || x.cols == 0)
-    refuse(function, {argument, " is ", shape(x.rows, x.cols),
-                      ", it must have at least one row and one column"});
+    refuse(function, "%s is %lld x %lld, it must have at least one row and one column", argument,
+           number(x.rows), number(x.cols));
 }
 
 template <class T>
 void check_same_shape(const char* function, const char* name_x, const View<const T>& x,
                       const char* name_y, const View<const T>& y) {
   if (x.rows != y.rows || x.cols != y.cols)
-    refuse(function, {name_x, " is ", shape(x.rows, x.cols), " but ", name_y, " is ",
-                      shape(y.rows, y.cols), ", they must have the same shape"});
+    refuse(function, "%s is %lld x %lld but %s is %lld x %lld, they must have the same shape",
+           name_x, number(x.rows), number(x.cols), name_y, number(y.rows), number(y.cols));
 }
 
 template <class T>
 void check_square(const char* function, const char* argument, const View<const T>& x) {
   if (x.rows != x.cols)
-    refuse(function, {argument, " is ", shape(x.rows, x.cols), ", logits must be square"});
+    refuse(function, "%s is %lld x %lld, logits must be square", argument, number(x.rows),
+           number(x.cols));
 }
 
 inline void check_length(const char* function, const char* argument, Index length, Index expected,
                          const char* what) {
   if (length != expected)
-    refuse(function,
-           {argument, " has ", number(length), " entries, but ", what, " has ", number(expected)});
+    refuse(function, "%s has %lld entries, but %s has %lld", argument, number(length), what,
+           number(expected));
 }
 
 /// For a list that may be left out.
@@ -63,11 +64,11 @@ inline void check_weights(const char* function, const List<double>& weights, Ind
   for (Index i = 0; i < rows; ++i) {
     const double w = weights[i];
     if (!std::isfinite(w) || w < 0)
-      refuse(function, {"weights[", number(i), "] is ", number(w),
-                        ", weights must be finite and not negative"});
+      refuse(function, "weights[%lld] is %.9g, weights must be finite and not negative", number(i),
+             w);
     any = any || w > 0;
   }
-  if (!any) refuse(function, {"weights sum to 0"});
+  if (!any) refuse(function, "weights sum to 0");
 }
 
 /// Whether x is finite everywhere, read in the order in which it lies in memory.
@@ -78,16 +79,17 @@ bool all_finite(const View<const T>& x) {
   const Index outer_stride = by_rows ? x.row_stride : x.col_stride;
   const Index inner_stride = by_rows ? x.col_stride : x.row_stride;
   // 0 * x is 0 for a finite x and nan otherwise; 16 sums side by side keep the loop wide.
-  using Lanes = Eigen::Array<T, 16, 1>;
+  constexpr Index kLanes = 16;
   for (Index o = 0; o < outer; ++o) {
     const T* values = x.data + o * outer_stride;
-    Lanes zeros = Lanes::Zero();
+    T zeros[std::size_t(kLanes)] = {};
     Index i = 0;
     if (inner_stride == 1)
-      for (; i + 16 <= inner; i += 16) zeros += T(0) * Eigen::Map<const Lanes>(values + i);
-    T rest = 0;
-    for (; i < inner; ++i) rest += T(0) * values[i * inner_stride];
-    if (!(zeros.sum() + rest == T(0))) return false;
+      for (; i + kLanes <= inner; i += kLanes)
+        for (Index l = 0; l < kLanes; ++l) zeros[l] += T(0) * values[i + l];
+    for (; i < inner; ++i) zeros[0] += T(0) * values[i * inner_stride];
+    for (const T zero : zeros)
+      if (!(zero == T(0))) return false;
   }
   return true;
 }
@@ -98,8 +100,8 @@ void check_finite(const char* function, const char* argument, const View<const T
   for (Index i = 0; i < x.rows; ++i)
     for (Index j = 0; j < x.cols; ++j)
       if (!std::isfinite(x(i, j)))
-        refuse(function, {argument, " has ", number(double(x(i, j))), " at row ", number(i),
-                          ", column ", number(j)});
+        refuse(function, "%s has %.9g at row %lld, column %lld", argument, double(x(i, j)),
+               number(i), number(j));
 }
 
 template <class T>
@@ -108,8 +110,8 @@ void check_no_zero_row(const char* function, const char* argument, const View<co
     bool zero = true;
     for (Index j = 0; j < x.cols && zero; ++j) zero = x(i, j) == T(0);
     if (zero)
-      refuse(function,
-             {argument, " has a zero row, row ", number(i), ": a cosine needs a direction"});
+      refuse(function, "%s has a zero row, row %lld: a cosine needs a direction", argument,
+             number(i));
   }
 }
 
@@ -122,7 +124,7 @@ void check_embeddings(const char* function, const char* argument, const View<con
 }
 
 inline void refuse_option(const char* function, const char* option, const char* why) {
-  refuse(function, {"option ", option, " ", why});
+  refuse(function, "option %s %s", option, why);
 }
 
 }  // namespace contrastive::detail

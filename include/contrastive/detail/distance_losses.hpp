@@ -40,7 +40,7 @@ struct Difference {
 template <class T>
 void check_row_loss(const char* function, Index i, Wide<T> loss) {
   if (!(std::fabs(loss) <= largest_logit<T>(1)))
-    refuse_overflow(function, {"the loss of row ", number(i), " overflows the scalar type"});
+    refuse_overflow(function, "the loss of row %lld overflows the scalar type", number(i));
 }
 
 /// L = mean_i |an_i - bn_i|^alpha

@@ -4,9 +4,11 @@
 #define CONTRASTIVE_DETAIL_ERROR_HPP
 
 #include <Eigen/Core>
+#include <algorithm>
+#include <cstdarg>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <initializer_list>
 #include <stdexcept>
 #include <string>
 
@@ -17,69 +19,53 @@
   (std::fprintf(stderr, "%s\n", (message).c_str()), std::abort())
 #endif
 
+#if defined(__GNUC__)
+#define CONTRASTIVE_PRINTF(first) __attribute__((format(printf, 2, first)))
+#else
+#define CONTRASTIVE_PRINTF(first)
+#endif
+
 namespace contrastive::detail {
 
 using Eigen::Index;
 
-/// A part of a message: a text, a number, or a shape as "3 x 4". Messages are put together from
-/// these out of line, as the compiler spends long on chains of std::string.
-class MessagePart {
- public:
-  MessagePart(const char* text) : text_(text) {}  // NOLINT(google-explicit-constructor)
-  MessagePart(const std::string& text)
-      : text_(text.c_str()) {}  // NOLINT(google-explicit-constructor)
-  explicit MessagePart(double number) : kind_(Kind::real), real_(number) {}
-  explicit MessagePart(Index number) : kind_(Kind::integer), first_(number) {}
-  MessagePart(Index rows, Index cols) : kind_(Kind::shape), first_(rows), second_(cols) {}
-
-  void append_to(std::string& message) const {
-    char buffer[64] = "";
-    if (kind_ == Kind::real)
-      std::snprintf(buffer, sizeof buffer, "%.9g", real_);
-    else if (kind_ == Kind::integer)
-      std::snprintf(buffer, sizeof buffer, "%lld", static_cast<long long>(first_));
-    else if (kind_ == Kind::shape)
-      std::snprintf(buffer, sizeof buffer, "%lld x %lld", static_cast<long long>(first_),
-                    static_cast<long long>(second_));
-    message += kind_ == Kind::text ? text_ : buffer;
-  }
-
- private:
-  enum class Kind { text, real, integer, shape };
-
-  Kind kind_ = Kind::text;
-  const char* text_ = "";
-  double real_ = 0;
-  Index first_ = 0;
-  Index second_ = 0;
-};
-
-inline MessagePart number(double x) {
-  return MessagePart(x);
-}
-inline MessagePart number(Index n) {
-  return MessagePart(n);
-}
-inline MessagePart shape(Index rows, Index cols) {
-  return MessagePart(rows, cols);
+/// What "%lld" prints.
+template <class Integer>
+long long number(Integer n) {
+  return static_cast<long long>(n);
 }
 
-inline std::string message_of(const char* function, std::initializer_list<MessagePart> parts) {
-  std::string message = function;
-  message += ": ";
-  for (const MessagePart& part : parts) part.append_to(message);
-  return message;
+/// "function: message". Formats are compiled faster than anything that is put together from parts,
+/// and a user compiles all of them.
+CONTRASTIVE_PRINTF(0)
+inline std::string message_of(const char* function, const char* format, std::va_list arguments) {
+  std::va_list again;
+  va_copy(again, arguments);
+  const int size = std::vsnprintf(nullptr, 0, format, arguments);
+  std::string message(static_cast<std::size_t>((std::max)(size, 0)), '\0');
+  std::vsnprintf(message.data(), message.size() + 1, format, again);
+  va_end(again);
+  return function + (": " + message);
 }
 
-/// "name: message" as std::invalid_argument.
-[[noreturn]] inline void refuse(const char* function, std::initializer_list<MessagePart> parts) {
-  CONTRASTIVE_THROW(std::invalid_argument, message_of(function, parts));
+/// Throws std::invalid_argument of a message as printf makes it.
+[[noreturn]] CONTRASTIVE_PRINTF(3) inline void refuse(const char* function, const char* format,
+                                                      ...) {
+  std::va_list arguments;
+  va_start(arguments, format);
+  const std::string message = message_of(function, format, arguments);
+  va_end(arguments);
+  CONTRASTIVE_THROW(std::invalid_argument, message);
 }
 
-/// "name: message" as std::overflow_error.
-[[noreturn]] inline void refuse_overflow(const char* function,
-                                         std::initializer_list<MessagePart> parts) {
-  CONTRASTIVE_THROW(std::overflow_error, message_of(function, parts));
+/// Throws std::overflow_error.
+[[noreturn]] CONTRASTIVE_PRINTF(3) inline void refuse_overflow(const char* function,
+                                                               const char* format, ...) {
+  std::va_list arguments;
+  va_start(arguments, format);
+  const std::string message = message_of(function, format, arguments);
+  va_end(arguments);
+  CONTRASTIVE_THROW(std::overflow_error, message);
 }
 
 }  // namespace contrastive::detail

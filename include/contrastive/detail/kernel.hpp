@@ -14,11 +14,7 @@
 #include <type_traits>
 #include <utility>
 
-#if defined(_MSC_VER)
-#define CONTRASTIVE_INLINE __forceinline
-#else
-#define CONTRASTIVE_INLINE inline __attribute__((always_inline))
-#endif
+#include "inline.hpp"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
@@ -35,6 +31,168 @@ inline constexpr bool use_packets = false;
 inline constexpr bool use_packets = true;
 #endif
 
+/// Entries that are computed with side by side: a packet of Eigen's, the largest that the program
+/// is compiled for or one of at most 32 bytes, or where there is none a few in a loop.
+enum class PackKind { packet, small_packet, loop };
+
+template <class T>
+using PacketTraits = Eigen::internal::packet_traits<T>;
+
+/// Whether there are packets, and whether they have all that losses are made of.
+template <class T>
+inline constexpr bool has_packets = use_packets && (PacketTraits<T>::size > 1);
+template <class T>
+inline constexpr bool has_packs =
+    has_packets<T>&& PacketTraits<T>::HasExp&& PacketTraits<T>::HasCmp;
+
+/// e^x is 0 for x below this, where e^x is twice the smallest normal number: also for -inf, which
+/// stands for "no candidate". No denormal number comes up on the way, not by a rounding of the
+/// limit either: some processors take long over them.
+template <class T>
+inline constexpr T lowest_exponent = T(std::numeric_limits<T>::min_exponent
+                                       * 0.693147180559945309417232121458L);  // log 2
+
+/// Memory is aligned for packs unless a function says otherwise.
+template <class T, PackKind kKind = has_packs<T> ? PackKind::packet : PackKind::loop>
+class Pack {
+  static constexpr bool small =
+      kKind == PackKind::small_packet && PacketTraits<T>::size * sizeof(T) > 32;
+  using Packet =
+      std::conditional_t<small, typename PacketTraits<T>::half, typename PacketTraits<T>::type>;
+
+ public:
+  static constexpr Index size = Eigen::internal::unpacket_traits<Packet>::size;
+
+  Pack() = default;
+  /// x in all places.
+  CONTRASTIVE_INLINE Pack(T x) : packet_(Eigen::internal::pset1<Packet>(x)) {}
+  CONTRASTIVE_INLINE static Pack at(const T* x) { return Eigen::internal::pload<Packet>(x); }
+  CONTRASTIVE_INLINE static Pack unaligned(const T* x) {
+    return Eigen::internal::ploadu<Packet>(x);
+  }
+  CONTRASTIVE_INLINE void store(T* x) const { Eigen::internal::pstore(x, packet_); }
+  CONTRASTIVE_INLINE void store_unaligned(T* x) const { Eigen::internal::pstoreu(x, packet_); }
+  CONTRASTIVE_INLINE void add_to(T* x) const { (at(x) + *this).store(x); }
+
+  CONTRASTIVE_INLINE friend Pack operator+(const Pack& a, const Pack& b) {
+    return Eigen::internal::padd(a.packet_, b.packet_);
+  }
+  CONTRASTIVE_INLINE friend Pack operator-(const Pack& a, const Pack& b) {
+    return Eigen::internal::psub(a.packet_, b.packet_);
+  }
+  CONTRASTIVE_INLINE friend Pack operator*(const Pack& a, const Pack& b) {
+    return Eigen::internal::pmul(a.packet_, b.packet_);
+  }
+  CONTRASTIVE_INLINE friend Pack operator/(const Pack& a, const Pack& b) {
+    return Eigen::internal::pdiv(a.packet_, b.packet_);
+  }
+  CONTRASTIVE_INLINE Pack& operator+=(const Pack& other) { return *this = *this + other; }
+  /// a b + c
+  CONTRASTIVE_INLINE friend Pack multiply_add(const Pack& a, const Pack& b, const Pack& c) {
+    return Eigen::internal::pmadd(a.packet_, b.packet_, c.packet_);
+  }
+
+  CONTRASTIVE_INLINE friend Pack larger(const Pack& a, const Pack& b) {
+    return Eigen::internal::pmax(a.packet_, b.packet_);
+  }
+  CONTRASTIVE_INLINE friend Pack smaller(const Pack& a, const Pack& b) {
+    return Eigen::internal::pmin(a.packet_, b.packet_);
+  }
+  CONTRASTIVE_INLINE friend Pack absolute(const Pack& a) {
+    return Eigen::internal::pabs(a.packet_);
+  }
+  /// e^a, see lowest_exponent.
+  CONTRASTIVE_INLINE friend Pack exp_or_zero(const Pack& a) {
+    using namespace Eigen::internal;
+    const Packet limit = pset1<Packet>(lowest_exponent<T>);
+    return pand(pexp(pmax(a.packet_, limit)), pcmp_le(limit, a.packet_));
+  }
+  /// a > b ? x : y
+  CONTRASTIVE_INLINE friend Pack where_greater(const Pack& a, const Pack& b, const Pack& x,
+                                               const Pack& y) {
+    using namespace Eigen::internal;
+    return pselect(pcmp_lt(b.packet_, a.packet_), x.packet_, y.packet_);
+  }
+
+  [[nodiscard]] CONTRASTIVE_INLINE T sum() const { return Eigen::internal::predux(packet_); }
+  [[nodiscard]] CONTRASTIVE_INLINE T largest() const {
+    return Eigen::internal::predux_max(packet_);
+  }
+
+  /// out = the transpose of `in`, both size x size, rows out_stride and in_stride apart, of any
+  /// alignment.
+  CONTRASTIVE_INLINE static void transpose(const T* in, Index in_stride, T* out, Index out_stride) {
+    Eigen::internal::PacketBlock<Packet, int(size)> block;
+    for (Index l = 0; l < size; ++l) block.packet[l] = unaligned(in + l * in_stride).packet_;
+    Eigen::internal::ptranspose(block);
+    for (Index l = 0; l < size; ++l) Pack(block.packet[l]).store_unaligned(out + l * out_stride);
+  }
+
+ private:
+  CONTRASTIVE_INLINE Pack(const Packet& packet) : packet_(packet) {}
+
+  Packet packet_;
+};
+
+/// The same without packets.
+template <class T>
+class Pack<T, PackKind::loop> {
+ public:
+  static constexpr Index size = 8;
+
+  Pack(T x) { std::fill_n(values_, size, x); }
+  static Pack at(const T* x) {
+    return each([&](Index l) { return x[l]; });
+  }
+  static Pack unaligned(const T* x) { return at(x); }
+  void store(T* x) const { std::copy_n(values_, size, x); }
+  void add_to(T* x) const { (at(x) + *this).store(x); }
+
+  friend Pack operator+(const Pack& a, const Pack& b) {
+    return each([&](Index l) { return a.values_[l] + b.values_[l]; });
+  }
+  friend Pack operator-(const Pack& a, const Pack& b) {
+    return each([&](Index l) { return a.values_[l] - b.values_[l]; });
+  }
+  friend Pack operator*(const Pack& a, const Pack& b) {
+    return each([&](Index l) { return a.values_[l] * b.values_[l]; });
+  }
+  friend Pack operator/(const Pack& a, const Pack& b) {
+    return each([&](Index l) { return a.values_[l] / b.values_[l]; });
+  }
+  Pack& operator+=(const Pack& other) { return *this = *this + other; }
+
+  friend Pack larger(const Pack& a, const Pack& b) { return where_greater(a, b, a, b); }
+  friend Pack smaller(const Pack& a, const Pack& b) { return where_greater(a, b, b, a); }
+  friend Pack absolute(const Pack& a) {
+    return each([&](Index l) { return std::fabs(a.values_[l]); });
+  }
+  friend Pack exp_or_zero(const Pack& a) {
+    return each([&](Index l) {
+      return a.values_[l] >= lowest_exponent<T> ? std::exp(a.values_[l]) : T(0);
+    });
+  }
+  friend Pack where_greater(const Pack& a, const Pack& b, const Pack& x, const Pack& y) {
+    return each([&](Index l) { return a.values_[l] > b.values_[l] ? x.values_[l] : y.values_[l]; });
+  }
+
+  [[nodiscard]] T sum() const {
+    const T* v = values_;
+    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+  }
+  [[nodiscard]] T largest() const { return *std::max_element(values_, values_ + size); }
+
+ private:
+  template <class F>
+  static Pack each(const F& f) {
+    Pack result(0);
+    for (Index l = 0; l < size; ++l) result.values_[l] = f(l);
+    return result;
+  }
+
+  T values_[std::size_t(size)];
+};
+
 /// The product of a block: C (height x width) = A B, or C += A B.
 ///
 /// Entry (r, q) of A lies at a[r * kRowStep + q * kDepthStep] for q < kPart; the next kPart columns
@@ -43,9 +201,8 @@ inline constexpr bool use_packets = true;
 /// entry of C sums over q in order, wherever it lies in the block.
 template <class T, bool kPackets>
 struct BlockProduct {
-  using Packet = typename Eigen::internal::packet_traits<T>::type;
-  static constexpr Index lanes = Eigen::internal::packet_traits<T>::size;
-  static constexpr Index width = 2 * lanes;
+  using P = Pack<T, PackKind::packet>;
+  static constexpr Index width = 2 * P::size;
   // 2 * height accumulators, two packets of b and one of a fit 16 registers or 32.
 #if defined(EIGEN_VECTORIZE_AVX512)
   static constexpr Index height = 8;
@@ -56,62 +213,53 @@ struct BlockProduct {
 #endif
 
   template <Index kRowStep, Index kDepthStep, Index kPart>
-  static void product(Index depth, const T* a, Index part_step, const T* b, T* c, Index c_stride,
-                      bool add) {
+  CONTRASTIVE_NOINLINE static void product(Index depth, const T* a, Index part_step, const T* b,
+                                           T* c, Index c_stride, bool add) {
     product<kRowStep, kDepthStep, kPart>(depth, a, part_step, b, c, c_stride, add,
                                          std::make_index_sequence<std::size_t(height)>{});
   }
 
   /// out = the transpose of `in`, both width x width, rows out_stride and in_stride apart.
   static void transpose(const T* in, Index in_stride, T* out, Index out_stride) {
-    using namespace Eigen::internal;
-    for (Index i = 0; i < width; i += lanes)
-      for (Index j = 0; j < width; j += lanes) {
-        Square block;
-        for (Index l = 0; l < lanes; ++l)
-          block.packet[l] = ploadu<Packet>(in + (i + l) * in_stride + j);
-        ptranspose(block);
-        for (Index l = 0; l < lanes; ++l) pstoreu(out + (j + l) * out_stride + i, block.packet[l]);
-      }
+    for (Index i = 0; i < width; i += P::size)
+      for (Index j = 0; j < width; j += P::size)
+        P::transpose(in + i * in_stride + j, in_stride, out + j * out_stride + i, out_stride);
   }
 
  private:
-  using Square = Eigen::internal::PacketBlock<Packet, int(lanes)>;
-
   template <Index kRowStep, Index kDepthStep, Index kPart, std::size_t... Row>
   CONTRASTIVE_INLINE static void product(Index depth, const T* a, Index part_step, const T* b, T* c,
                                          Index c_stride, bool add, std::index_sequence<Row...>) {
-    using namespace Eigen::internal;
     (prefetch(c + Index(Row) * c_stride), ...);
-    if (width * Index(sizeof(T)) > 64) (prefetch(c + Index(Row) * c_stride + lanes), ...);
-    Packet left[] = {(static_cast<void>(Row), pset1<Packet>(T(0)))...};
-    Packet right[] = {(static_cast<void>(Row), pset1<Packet>(T(0)))...};
+    P left[] = {(static_cast<void>(Row), P(T(0)))...};
+    P right[] = {(static_cast<void>(Row), P(T(0)))...};
     for (Index begin = 0; begin < depth; begin += kPart) {
       const Index part = kPart == 0 ? depth : (std::min)(kPart, depth - begin);
       const T* a_part = a;
       for (Index q = 0; q < part; ++q) {
-        const Packet b_left = pload<Packet>(b);
-        const Packet b_right = pload<Packet>(b + lanes);
-        (multiply_add(a_part[Index(Row) * kRowStep], b_left, b_right, left[Row], right[Row]), ...);
+        const P b_left = P::at(b), b_right = P::at(b + P::size);
+        (step(a_part[Index(Row) * kRowStep], b_left, b_right, left[Row], right[Row]), ...);
         a_part += kDepthStep;
         b += width;
       }
       if (kPart == 0) break;
       a += part_step;
     }
-    if (add) {
-      ((left[Row] = padd(pload<Packet>(c + Index(Row) * c_stride), left[Row])), ...);
-      ((right[Row] = padd(pload<Packet>(c + Index(Row) * c_stride + lanes), right[Row])), ...);
-    }
-    (pstore(c + Index(Row) * c_stride, left[Row]), ...);
-    (pstore(c + Index(Row) * c_stride + lanes, right[Row]), ...);
+    (store(c + Index(Row) * c_stride, add, left[Row], right[Row]), ...);
   }
 
-  CONTRASTIVE_INLINE static void multiply_add(T a, const Packet& b_left, const Packet& b_right,
-                                              Packet& left, Packet& right) {
-    const Packet broadcast = Eigen::internal::pset1<Packet>(a);
-    left = Eigen::internal::pmadd(broadcast, b_left, left);
-    right = Eigen::internal::pmadd(broadcast, b_right, right);
+  CONTRASTIVE_INLINE static void prefetch(const T* c) {
+    Eigen::internal::prefetch(c);
+    if (width * Index(sizeof(T)) > 64) Eigen::internal::prefetch(c + P::size);
+  }
+  CONTRASTIVE_INLINE static void step(T a, const P& b_left, const P& b_right, P& left, P& right) {
+    const P broadcast(a);
+    left = multiply_add(broadcast, b_left, left);
+    right = multiply_add(broadcast, b_right, right);
+  }
+  CONTRASTIVE_INLINE static void store(T* c, bool add, const P& left, const P& right) {
+    (add ? P::at(c) + left : left).store(c);
+    (add ? P::at(c + P::size) + right : right).store(c + P::size);
   }
 };
 
@@ -149,74 +297,47 @@ struct BlockProduct<T, false> {
   }
 };
 
-/// e^x down to twice the smallest normal number, and exactly 0 below: for -inf, which stands for
-/// "no candidate", too. No denormal number comes up on the way, not by a rounding of the limit
-/// either: some processors take long over them.
-template <class T>
-struct ExpOrZero {
-  T lowest = std::log(2 * (std::numeric_limits<T>::min)());
-
-  T operator()(T x) const { return x >= lowest ? std::exp(x) : T(0); }
-
-  template <class Packet>
-  Packet packetOp(const Packet& x) const {
-    using namespace Eigen::internal;
-    const Packet limit = pset1<Packet>(lowest);
-    return pand(pexp(pmax(x, limit)), pcmp_le(limit, x));
-  }
-};
-
-/// What small batches are computed with (small_batch.hpp): one packet wide, and that at most 32
-/// bytes, so that little of it is padding. Pointers are aligned for packets, and what they point to
-/// is padded to whole ones.
+/// What small batches are computed with (small_batch.hpp): one packet wide, and that a small one,
+/// so that little of it is padding. Pointers are aligned for packets, and what they point to is
+/// padded to whole ones.
 template <class T>
 struct SmallKernel {
-  using Traits = Eigen::internal::packet_traits<T>;
-  using Packet = std::conditional_t<(Traits::size * sizeof(T) > 32), typename Traits::half,
-                                    typename Traits::type>;
-  static constexpr Index lanes = Eigen::internal::unpacket_traits<Packet>::size;
+  using P = Pack<T, PackKind::small_packet>;
+  static constexpr Index lanes = P::size;
   static constexpr Index height = 8;
   /// Where there is none, the engine takes small batches too.
-  static constexpr bool exists = use_packets && lanes > 1 && Traits::HasExp&& Traits::HasCmp;
+  static constexpr bool exists = has_packs<T> && lanes > 1;
 
   /// C (height x lanes) = A B; entry (r, q) of A lies at a[r * a_row + q * a_depth], row q of B and
   /// row r of C at b + q * b_row and c + r * c_row.
-  static void product(Index depth, const T* a, Index a_row, Index a_depth, const T* b, Index b_row,
-                      T* c, Index c_row) {
+  CONTRASTIVE_NOINLINE static void product(Index depth, const T* a, Index a_row, Index a_depth,
+                                           const T* b, Index b_row, T* c, Index c_row) {
     product(depth, a, a_row, a_depth, b, b_row, c, c_row,
             std::make_index_sequence<std::size_t(height)>{});
   }
 
   /// A packet's worth of entries; like the next, of any alignment.
-  static void copy(const T* in, T* out) {
-    Eigen::internal::pstoreu(out, Eigen::internal::ploadu<Packet>(in));
-  }
+  static void copy(const T* in, T* out) { P::unaligned(in).store_unaligned(out); }
 
   /// out = the transpose of `in`, both lanes x lanes.
   static void transpose(const T* in, Index in_row, T* out, Index out_row) {
-    Eigen::internal::PacketBlock<Packet, int(lanes)> block;
-    for (Index l = 0; l < lanes; ++l)
-      block.packet[l] = Eigen::internal::ploadu<Packet>(in + l * in_row);
-    Eigen::internal::ptranspose(block);
-    for (Index l = 0; l < lanes; ++l) Eigen::internal::pstoreu(out + l * out_row, block.packet[l]);
+    P::transpose(in, in_row, out, out_row);
   }
 
   /// Replaces s by e^(s - reference) and returns their sum; the reference is the largest s.
   static T exponentials(T* s, Index count, T& reference) {
-    using namespace Eigen::internal;
-    Packet largest = pload<Packet>(s);
-    for (Index l = lanes; l < count; l += lanes) largest = pmax(largest, pload<Packet>(s + l));
-    reference = predux_max(largest);
+    P largest = P::at(s);
+    for (Index l = lanes; l < count; l += lanes) largest = larger(largest, P::at(s + l));
+    reference = largest.largest();
     // Where all are -inf: -inf - -inf would be nan.
-    const Packet finite = pset1<Packet>((std::max)(reference, std::numeric_limits<T>::lowest()));
-    const ExpOrZero<T> exp;
-    Packet sum = pset1<Packet>(T(0));
+    const P finite((std::max)(reference, std::numeric_limits<T>::lowest()));
+    P sum(0);
     for (Index l = 0; l < count; l += lanes) {
-      const Packet e = exp.packetOp(psub(pload<Packet>(s + l), finite));
-      pstore(s + l, e);
-      sum = padd(sum, e);
+      const P e = exp_or_zero(P::at(s + l) - finite);
+      e.store(s + l);
+      sum += e;
     }
-    return predux(sum);
+    return sum.sum();
   }
 
   struct Sigmoids {
@@ -227,23 +348,19 @@ struct SmallKernel {
 
   /// Replaces x by sigmoid(x) = (x > 0 ? 1 : e) / (1 + e), e = e^-|x|.
   static Sigmoids sigmoids(T* x, Index count) {
-    using namespace Eigen::internal;
-    const Packet zero = pset1<Packet>(T(0)), one = pset1<Packet>(T(1));
-    const ExpOrZero<T> exp;
-    Packet above = zero, sum = zero, excess = zero;
+    P above(0), sum(0), excess(0);
     for (Index l = 0; l < count; l += lanes) {
-      const Packet value = pload<Packet>(x + l);
-      const Packet e = exp.packetOp(pnegate(pabs(value)));
-      const Packet sigmoid = pdiv(pselect(pcmp_lt(zero, value), one, e), padd(one, e));
-      pstore(x + l, sigmoid);
-      above = padd(above, pmax(value, zero));
-      sum = padd(sum, sigmoid);
-      excess = padd(excess, pmadd(excess, e, e));
+      const P value = P::at(x + l), e = exp_or_zero(P(0) - absolute(value));
+      const P sigmoid = where_greater(value, P(0), P(1), e) / (e + P(1));
+      sigmoid.store(x + l);
+      above += larger(value, P(0));
+      sum += sigmoid;
+      excess += multiply_add(excess, e, e);
     }
     Sigmoids result;
-    result.above = predux(above);
-    result.sum = predux(sum);
-    pstoreu(result.excess, excess);
+    result.above = above.sum();
+    result.sum = sum.sum();
+    excess.store_unaligned(result.excess);
     return result;
   }
 
@@ -252,15 +369,14 @@ struct SmallKernel {
   CONTRASTIVE_INLINE static void product(Index depth, const T* a, Index a_row, Index a_depth,
                                          const T* b, Index b_row, T* c, Index c_row,
                                          std::index_sequence<Row...>) {
-    using namespace Eigen::internal;
-    Packet sums[] = {(static_cast<void>(Row), pset1<Packet>(T(0)))...};
+    P sums[] = {(static_cast<void>(Row), P(T(0)))...};
     for (Index q = 0; q < depth; ++q) {
-      const Packet right = pload<Packet>(b);
-      ((sums[Row] = pmadd(pset1<Packet>(a[Index(Row) * a_row]), right, sums[Row])), ...);
+      const P right = P::at(b);
+      ((sums[Row] = multiply_add(P(a[Index(Row) * a_row]), right, sums[Row])), ...);
       a += a_depth;
       b += b_row;
     }
-    (pstore(c + Index(Row) * c_row, sums[Row]), ...);
+    (sums[Row].store(c + Index(Row) * c_row), ...);
   }
 };
 
@@ -270,7 +386,7 @@ struct SmallKernel {
 ///     chunk            columns of logits that lie together, and whose exponentials are taken while
 ///                      they are hot; a multiple of both
 template <class T>
-struct Kernel : BlockProduct<T, use_packets && (Eigen::internal::packet_traits<T>::size > 1)> {
+struct Kernel : BlockProduct<T, has_packets<T>> {
   static constexpr Index chunk = 48 % Kernel::width == 0 ? 48 : 64;
   static_assert(chunk % Kernel::width == 0 && chunk % Kernel::height == 0, "blocks tile a chunk");
 };
@@ -281,19 +397,6 @@ constexpr Index round_up(Index n, Index step) {
 }
 
 }  // namespace contrastive::detail
-
-namespace Eigen::internal {
-
-template <class T>
-struct functor_traits<contrastive::detail::ExpOrZero<T>> {
-  enum {
-    Cost = functor_traits<scalar_exp_op<T>>::Cost,
-    PacketAccess =
-        contrastive::detail::use_packets && packet_traits<T>::HasExp && packet_traits<T>::HasCmp
-  };
-};
-
-}  // namespace Eigen::internal
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop

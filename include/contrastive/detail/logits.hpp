@@ -213,8 +213,9 @@ void check_logits(const char* function, const EmbeddingLogits<T>& logits, Wide<T
     for (Index r = 0; r < strip.rows; ++r)
       for (Index j = strip.origin; j < plan.cols; ++j)
         if (!(std::fabs(Wide<T>(*strip.at(r, j))) <= limit))
-          refuse_overflow(function, {"the logit of row ", number(strip.first + r), " and column ",
-                                     number(j), " overflows the scalar type"});
+          refuse_overflow(function,
+                          "the logit of row %lld and column %lld overflows the scalar type",
+                          number(strip.first + r), number(j));
   }
 }
 
@@ -224,8 +225,10 @@ void check_logits(const char* function, const View<const T>& s, Wide<T> limit) {
   for (Index i = 0; i < s.rows; ++i)
     for (Index j = 0; j < s.cols; ++j)
       if (!(std::fabs(Wide<T>(s(i, j))) <= limit))
-        refuse_overflow(function, {"the logit of row ", number(i), " and column ", number(j),
-                                   " is so large that the loss overflows the scalar type"});
+        refuse_overflow(function,
+                        "the logit of row %lld and column %lld is so large that the loss overflows "
+                        "the scalar type",
+                        number(i), number(j));
 }
 
 }  // namespace contrastive::detail

@@ -4,6 +4,7 @@
 
 #include "checks.hpp"
 #include "option_checks.hpp"
+#include "own_negatives.hpp"
 #include "row_rule.hpp"
 #include "sigmoid_rule.hpp"
 #include "symmetric_rule.hpp"
@@ -50,8 +51,7 @@ class LogitsLoss {
   }
 
   [[nodiscard]] W info_nce() {
-    return row_rule(logits_, static_cast<const OwnNegatives<T>*>(nullptr), targets_, gradient_,
-                    strip(), losses(), scratch_)
+    return row_rule(logits_, NoOwnNegatives<T>(), targets_, gradient_, strip(), losses(), scratch_)
         .loss;
   }
 

@@ -33,8 +33,9 @@ void check_pairs(const char* function, const View<const T>& q, const View<const 
 template <class T>
 void check_negatives(const char* function, const View<const T>& q, const View<const T>& n) {
   if (n.cols != q.cols)
-    refuse(function, {"Q is ", shape(q.rows, q.cols), " but N is ", shape(n.rows, n.cols),
-                      ", they must have the same number of columns"});
+    refuse(function,
+           "Q is %lld x %lld but N is %lld x %lld, they must have the same number of columns",
+           number(q.rows), number(q.cols), number(n.rows), number(n.cols));
 }
 
 /// query_ids, pos_ids and weights of SoftmaxOptions or SigLipOptions.
@@ -68,8 +69,8 @@ inline void check_negatives_for_decoupled(const char* function, const SoftmaxOpt
     for (; tried < batch; ++tried, j = (j + 1) % batch)
       if (j != i && !same(options.query_ids, i, j) && !same(options.pos_ids, i, j)) break;
     if (tried == batch && !has_extra(i))
-      refuse(function, {"row ", number(i),
-                        " has no negative, and decoupled leaves its positive out of the sum"});
+      refuse(function, "row %lld has no negative, and decoupled leaves its positive out of the sum",
+             number(i));
   }
 }
 
@@ -81,13 +82,12 @@ void check_target_options(const char* function, const SoftmaxOptions& options, W
   using W = Wide<T>;
   const double smoothing = options.label_smoothing;
   if (!(smoothing >= 0 && smoothing <= 1))
-    refuse(function, {"label_smoothing is ", number(smoothing), ", it must lie in [0, 1]"});
+    refuse(function, "label_smoothing is %.9g, it must lie in [0, 1]", smoothing);
   check_finite(function, "positive_margin", options.positive_margin);
   const List<double>& prior = options.log_prior;
   check_optional_length(function, "log_prior", prior, batch, what);
   for (Index j = 0; j < prior.size(); ++j)
-    if (!std::isfinite(prior[j]))
-      refuse(function, {"log_prior[", number(j), "] is ", number(prior[j])});
+    if (!std::isfinite(prior[j])) refuse(function, "log_prior[%lld] is %.9g", number(j), prior[j]);
   if (options.false_negative_margin.has_value())
     check_finite(function, "false_negative_margin", *options.false_negative_margin);
   if (options.decoupled) check_negatives_for_decoupled(function, options, batch, negatives);
@@ -95,12 +95,13 @@ void check_target_options(const char* function, const SoftmaxOptions& options, W
   // Half of what a logit may be is left to similarities.
   const W most = target_limit<T>(options, views * batch + negatives) / 4;
   if (!(std::fabs(scale * W(options.positive_margin)) <= most))
-    refuse_overflow(function, {"positive_margin is ", number(options.positive_margin),
-                               ", which times the scale overflows the scalar type"});
+    refuse_overflow(function,
+                    "positive_margin is %.9g, which times the scale overflows the scalar type",
+                    options.positive_margin);
   for (Index j = 0; j < prior.size(); ++j)
     if (!(std::fabs(W(prior[j])) <= most))
-      refuse_overflow(function, {"log_prior[", number(j), "] is ", number(prior[j]),
-                                 ", which overflows the scalar type"});
+      refuse_overflow(function, "log_prior[%lld] is %.9g, which overflows the scalar type",
+                      number(j), prior[j]);
 }
 
 /// For the losses without extra negatives.
@@ -148,22 +149,21 @@ inline void check_negative_options(const char* function, const SoftmaxOptions& o
   }
   if (offsets.empty()) {
     if (negatives % batch != 0)
-      refuse(function, {"N has ", number(negatives), " rows, which ", number(batch),
-                        " queries cannot share evenly; give neg_offsets"});
+      refuse(function, "N has %lld rows, which %lld queries cannot share evenly; give neg_offsets",
+             number(negatives), number(batch));
     return;
   }
   if (offsets.size() != batch + 1)
-    refuse(function, {"neg_offsets has ", number(offsets.size()), " entries, but ", number(batch),
-                      " queries need ", number(batch + 1)});
-  if (offsets[0] != 0)
-    refuse(function, {"neg_offsets[0] is ", number(Index(offsets[0])), ", not 0"});
+    refuse(function, "neg_offsets has %lld entries, but %lld queries need %lld",
+           number(offsets.size()), number(batch), number(batch + 1));
+  if (offsets[0] != 0) refuse(function, "neg_offsets[0] is %lld, not 0", number(offsets[0]));
   for (Index i = 0; i < batch; ++i)
     if (offsets[i + 1] < offsets[i])
-      refuse(function, {"neg_offsets decrease: [", number(i), "] is ", number(Index(offsets[i])),
-                        ", [", number(i + 1), "] is ", number(Index(offsets[i + 1]))});
+      refuse(function, "neg_offsets decrease: [%lld] is %lld, [%lld] is %lld", number(i),
+             number(offsets[i]), number(i + 1), number(offsets[i + 1]));
   if (offsets[batch] != negatives)
-    refuse(function, {"neg_offsets end at ", number(Index(offsets[batch])), ", but N has ",
-                      number(negatives), " rows"});
+    refuse(function, "neg_offsets end at %lld, but N has %lld rows", number(offsets[batch]),
+           number(negatives));
 }
 
 }  // namespace contrastive::detail

@@ -13,6 +13,18 @@
 
 namespace contrastive::detail {
 
+/// A loss that has none.
+template <class T>
+struct NoOwnNegatives {
+  [[nodiscard]] bool empty() const { return true; }
+  [[nodiscard]] bool is_ordinary() const { return true; }
+  void pack(const EmbeddingLogits<T>&, bool, Scratch&) {}
+  void check(const char*, Wide<T>) const {}
+  LineSums<Wide<T>> exponentials(Index, const Targets<T>&) const { return {}; }
+  void differentiate(Index, Wide<T>, Wide<T>) const {}
+  void backward(Index) const {}
+};
+
 template <class T>
 class OwnNegatives {
  public:
@@ -31,22 +43,26 @@ class OwnNegatives {
 
   /// `queries` are packed already, Xn and Yn among it.
   void pack(const EmbeddingLogits<T>& queries, bool gradient, Scratch& scratch) {
+    if (empty()) return;
     queries_ = &queries;
     negatives_.pack(W(1), true, gradient, scratch);
     logits_ = scratch.take<T>(negatives_.rows());
   }
 
-  [[nodiscard]] bool is_ordinary() const { return negatives_.is_ordinary(); }
+  [[nodiscard]] bool is_ordinary() const { return empty() || negatives_.is_ordinary(); }
 
   /// Refuses logits beyond `limit` in magnitude, as check_logits() does.
   void check(const char* function, W limit) const {
+    if (empty()) return;
     const W bound = queries_->scale() * queries_->x().largest_norm() * negatives_.largest_norm();
     if (bound <= limit) return;
     for (Index i = 0; i < batch_; ++i)
       for (Index m = begin(i); m < end(i); ++m)
         if (!(std::fabs(logit(i, m)) <= limit))
-          refuse_overflow(function, {"the logit of row ", number(i), " and its negative, row ",
-                                     number(m), " of N, overflows the scalar type"});
+          refuse_overflow(
+              function,
+              "the logit of row %lld and its negative, row %lld of N, overflows the scalar type",
+              number(i), number(m));
   }
 
   /// Rows begin(i) .. end(i) - 1 of N are query i's.

@@ -51,7 +51,7 @@ class PairClassificationLoss {
     });
     for (Index i = 0; i < u_.rows; ++i) {
       if (!std::isfinite(losses_[i]))
-        refuse_overflow(function, {"a logit of row ", number(i), " overflows the scalar type"});
+        refuse_overflow(function, "a logit of row %lld overflows the scalar type", number(i));
       loss_ += losses_[i] / Real(u_.rows);
     }
   }
@@ -107,16 +107,16 @@ class PairClassificationLoss {
     check_not_empty(function, "U", u_);
     check_not_empty(function, "W", w);
     if (w.cols != 3 * u_.cols)
-      refuse(function, {"W is ", shape(w.rows, w.cols), " but U is ", shape(u_.rows, u_.cols),
-                        ", W must have 3 * ", number(u_.cols), " columns"});
+      refuse(function, "W is %lld x %lld but U is %lld x %lld, W must have 3 * %lld columns",
+             number(w.rows), number(w.cols), number(u_.rows), number(u_.cols), number(u_.cols));
     if (b.rows * b.cols != classes_)
-      refuse(function, {"W is ", shape(w.rows, w.cols), " but b is ", shape(b.rows, b.cols),
-                        ", b must have ", number(classes_), " entries"});
+      refuse(function, "W is %lld x %lld but b is %lld x %lld, b must have %lld entries",
+             number(w.rows), number(w.cols), number(b.rows), number(b.cols), number(classes_));
     check_length(function, "labels", labels_.size(), u_.rows, "U");
     for (Index i = 0; i < u_.rows; ++i)
       if (labels_[i] < 0 || labels_[i] >= classes_)
-        refuse(function, {"labels[", number(i), "] is ", std::to_string(labels_[i]),
-                          ", it must be from 0 to ", number(classes_ - 1)});
+        refuse(function, "labels[%lld] is %lld, it must be from 0 to %lld", number(i),
+               number(labels_[i]), number(classes_ - 1));
     check_finite(function, "U", u_);
     check_finite(function, "V", v_);
     check_finite(function, "W", w);

@@ -26,8 +26,9 @@ class Relevance {
     groups_ = IdGroups(query_item_ids, corpus_ids, scratch);
     for (Index i = 0; i < queries; ++i)
       if (count(i) == 0)
-        refuse(function, {"query_item_ids[", number(i), "] is ", std::to_string(query_ids_[i]),
-                          ", which no row of corpus has: there is nothing to find"});
+        refuse(function,
+               "query_item_ids[%lld] is %lld, which no row of corpus has: there is nothing to find",
+               number(i), number(query_ids_[i]));
   }
 
   [[nodiscard]] bool operator()(Index i, Index j) const {

@@ -23,14 +23,14 @@ struct ReportCounts {
 
 /// The row loss's value, and the counts.
 template <class T>
-class ReportSweep : public RowLoss<T> {
+class ReportSweep : public HardRowLoss<T> {
  public:
   using W = Wide<T>;
 
   ReportSweep(const char* function, const View<const T>& q, const View<const T>& p,
               const View<const T>& n, const ScaleArgument& scale, const SoftmaxOptions& options,
               Workspace& workspace)
-      : RowLoss<T>(function, q, p, n, scale, options, false, workspace),
+      : HardRowLoss<T>(function, q, p, n, scale, options, false, workspace),
         decoupled_(options.decoupled) {}
 
   [[nodiscard]] W wide_loss() const { return this->loss_; }
@@ -51,12 +51,13 @@ class ReportSweep : public RowLoss<T> {
       const Strip<T> strip = plan.strip(index, strip_data);
       parallel_for(plan.chunks(), plan.strip_work(logits_.depth()), [&](Index c) {
         logits_.fill(strip, c);
-        ChunkRow<T> best(best_of_column + c * plan.chunk);
+        T* best = best_of_column + c * plan.chunk;
         for (Index r = 0; r < strip.rows; ++r) {
           const Index i = strip.first + r;
           T* s = strip.at(r, c * plan.chunk);
           targets_.hide(plan, i, c, s);
-          best = (best.max)(ChunkRow<T>(s));
+          for (Index l = 0; l < plan.chunk; l += Pack<T>::size)
+            larger(Pack<T>::at(best + l), Pack<T>::at(s + l)).store(best + l);
           Candidates part;
           for (Index l = 0; l < plan.chunk; ++l) part.take(W(s[l]), limit(W(positives[i])));
           parts[c * plan.strip_rows + r] = part;
@@ -91,10 +92,10 @@ class ReportSweep : public RowLoss<T> {
   }
 
  private:
-  using RowLoss<T>::logits_;
-  using RowLoss<T>::own_;
-  using RowLoss<T>::scratch_;
-  using RowLoss<T>::targets_;
+  using HardRowLoss<T>::logits_;
+  using HardRowLoss<T>::own_;
+  using HardRowLoss<T>::scratch_;
+  using HardRowLoss<T>::targets_;
 
   /// Candidates of rows, their positives apart: the largest logit, and of those that are negatives
   /// sum and number.

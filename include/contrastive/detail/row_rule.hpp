@@ -10,7 +10,6 @@
 #define CONTRASTIVE_DETAIL_ROW_RULE_HPP
 
 #include "logits.hpp"
-#include "own_negatives.hpp"
 #include "softmax.hpp"
 #include "targets.hpp"
 #include "threads.hpp"
@@ -19,8 +18,8 @@ namespace contrastive::detail {
 
 /// Runs the rule over all strips: returns the loss, each row's unweighted in `losses`, and with
 /// `gradient` hands G to the logits.
-template <class T, class Logits>
-SoftmaxSums<Wide<T>> row_rule(Logits& logits, const OwnNegatives<T>* own, const Targets<T>& targets,
+template <class T, class Logits, class Own>
+SoftmaxSums<Wide<T>> row_rule(Logits& logits, const Own& own, const Targets<T>& targets,
                               bool gradient, T* strip_data, Wide<T>* losses, Scratch& scratch) {
   using W = Wide<T>;
   const StripPlan<T>& plan = logits.plan();
@@ -57,8 +56,8 @@ SoftmaxSums<Wide<T>> row_rule(Logits& logits, const OwnNegatives<T>* own, const 
       LineSums<W> all;
       for (Index c = 0; c < plan.chunks(); ++c) all.add(sums[c * plan.strip_rows + r]);
       LineSums<W> extra;
-      if (own != nullptr) {
-        extra = own->exponentials(i, targets);
+      if (!own.empty()) {
+        extra = own.exponentials(i, targets);
         all.add(extra);
       }
       const LineSoftmax<W> row = targets.softmax(targets.positive(i, positives[r]), all);
@@ -73,8 +72,7 @@ SoftmaxSums<Wide<T>> row_rule(Logits& logits, const OwnNegatives<T>* own, const 
       };
       for (Index c = 0; c < plan.chunks(); ++c)
         factors[c * plan.strip_rows + r] = T(factor(sums[c * plan.strip_rows + r].exponentials));
-      if (own != nullptr && gradient)
-        own->differentiate(i, factor(extra.exponentials), w * row.share);
+      if (!own.empty() && gradient) own.differentiate(i, factor(extra.exponentials), w * row.share);
     });
     for (Index r = 0; r < strip.rows; ++r)
       total.diagonal -= targets.weight(strip.first + r) * rows[r].miss;
@@ -95,8 +93,8 @@ SoftmaxSums<Wide<T>> row_rule(Logits& logits, const OwnNegatives<T>* own, const 
     });
     for_row_blocks(strip, work, [&](Index first, Index last) {
       logits.set_left(strip, first, last);
-      if (own != nullptr)
-        for (Index r = first; r < last; ++r) own->backward(strip.first + r);
+      if (own.empty()) return;
+      for (Index r = first; r < last; ++r) own.backward(strip.first + r);
     });
   }
 

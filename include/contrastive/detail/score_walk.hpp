@@ -228,8 +228,10 @@ class ScoreWalk {
       const Index* found = overflow_ + i * plan_.parts;
       const Index j = *std::min_element(found, found + plan_.parts);
       if (j < plan_.cols)
-        refuse_overflow(function_, {"the dot product of queries row ", number(i),
-                                    " and corpus row ", number(j), " overflows the scalar type"});
+        refuse_overflow(
+            function_,
+            "the dot product of queries row %lld and corpus row %lld overflows the scalar type",
+            number(i), number(j));
     }
   }
 
@@ -258,8 +260,9 @@ void check_retrieval(const char* function, const View<const T>& queries,
   check_not_empty(function, "corpus", corpus);
   if (queries.cols != corpus.cols)
     refuse(function,
-           {"queries is ", shape(queries.rows, queries.cols), " but corpus is ",
-            shape(corpus.rows, corpus.cols), ", they must have the same number of columns"});
+           "queries is %lld x %lld but corpus is %lld x %lld, they must have the same number of "
+           "columns",
+           number(queries.rows), number(queries.cols), number(corpus.rows), number(corpus.cols));
 }
 
 template <class T>

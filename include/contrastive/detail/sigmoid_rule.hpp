@@ -35,16 +35,16 @@ W sigmoid(W x) {
 /// sum_l log(1 + e_l) for e_l in [0, 1], as the logarithm of a product: q = prod_l (1 + e_l) - 1 is
 /// gathered without ever adding to 1, so that sums of tiny e_l keep their digits.
 template <class T>
-Wide<T> sum_log1p(const Lanes<T>& e) {
-  constexpr Index kPart = 8;
-  using Part = Eigen::Array<T, kPart, 1>;
-  Part q = e.template head<kPart>();
-  for (Index begin = kPart; begin < Kernel<T>::chunk; begin += kPart) {
-    const Part next = e.template segment<kPart>(begin);
-    q += next + q * next;
-  }
+Wide<T> sum_log1p(const T* e) {
+  constexpr Index kPart = (std::max)(Index{8}, Pack<T>::size);
+  alignas(64) T parts[std::size_t(kPart)] = {};
+  for (Index begin = 0; begin < Kernel<T>::chunk; begin += kPart)
+    for (Index l = 0; l < kPart; l += Pack<T>::size) {
+      const Pack<T> next = Pack<T>::at(e + begin + l), q = Pack<T>::at(parts + l);
+      (q + (next + q * next)).store(parts + l);
+    }
   Wide<T> product = 0;
-  for (Index l = 0; l < kPart; ++l) product += Wide<T>(q[l]) + product * Wide<T>(q[l]);
+  for (const T q : parts) product += Wide<T>(q) + product * Wide<T>(q);
   return std::log1p(product);
 }
 
@@ -76,17 +76,23 @@ SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
       for (Index r = 0; r < strip.rows; ++r) {
         const Index i = strip.first + r;
         T* s = strip.at(r, begin);
-        ChunkRow<T> row(s);
-        const Lanes<T> x = row + T(bias);
-        const Lanes<T> e = exp_or_zero(-x.abs());
         const W w = weights[i];
+        // With e = e^-|x|: softplus(x) = max(x, 0) + log1p(e), sigmoid(x) = (x > 0 ? 1 : e) / (1 +
+        // e); 0 at -inf.
+        alignas(64) T exponentials[std::size_t(Kernel<T>::chunk)];
+        Pack<T> above(0), sum(0);
+        for (Index l = 0; l < plan.chunk; l += Pack<T>::size) {
+          const Pack<T> x = Pack<T>::at(s + l) + T(bias);
+          const Pack<T> e = exp_or_zero(T(0) - absolute(x));
+          const Pack<T> sigmoids = where_greater(x, T(0), T(1), e) / (e + T(1));
+          above += larger(x, T(0));
+          sum += sigmoids;
+          e.store(exponentials + l);
+          (sigmoids * T(w)).store(s + l);
+        }
         SigmoidSums<W>& part = parts[c * plan.strip_rows + r];
-        // softplus(x) = max(x, 0) + log1p(e) and sigmoid(x) = (x < 0 ? e : 1) / (1 + e); 0 at -inf.
-        part.loss = W(sum_of<T>((x.max)(T(0)))) + sum_log1p<T>(e);
-        const Lanes<T> is_positive = (((x * T(1e30)).max)(T(0)).min)(T(1));
-        row = (e.max)(is_positive) / (T(1) + e);
-        part.d_bias = W(sum_of<T>(row));
-        if (gradient) row *= T(w);
+        part.loss = W(above.sum()) + sum_log1p(exponentials);
+        part.d_bias = W(sum.sum());
         if (begin <= i && i < end) {
           const W positive = W(positives[r]) + W(bias);
           part.loss += softplus(-positive);

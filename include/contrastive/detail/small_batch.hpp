@@ -182,37 +182,35 @@ class SmallBatch {
   /// Rows one by one, padded with zeros.
   void load(const View<const T>& from, T* to) const {
     if (n_ < padded_n_ || d_ < padded_d_) std::fill_n(to, padded_n_ * padded_d_, T(0));
-    const auto [rows, cols] = tiled(from.row_stride, from.col_stride);
-    for (Index k = 0; k < cols; k += K::lanes)
-      for (Index i = 0; i < rows; i += K::lanes)
-        K::transpose(&from(i, k), from.col_stride, to + i * padded_d_ + k, padded_d_);
-    for (Index i = 0; i < n_; ++i)
-      copy(&from(i, 0), from.col_stride, to + i * padded_d_, 1, i < rows ? cols : 0, d_);
+    copy(n_, d_, from.data, from.row_stride, from.col_stride, to, padded_d_, 1);
   }
 
   void store(const T* from, const View<T>& to) const {
-    const auto [rows, cols] = tiled(to.row_stride, to.col_stride);
-    for (Index k = 0; k < cols; k += K::lanes)
-      for (Index i = 0; i < rows; i += K::lanes)
-        K::transpose(from + i * padded_d_ + k, padded_d_, &to(i, k), to.col_stride);
-    for (Index i = 0; i < n_; ++i)
-      copy(from + i * padded_d_, 1, &to(i, 0), to.col_stride, i < rows ? cols : 0, d_);
+    if (to.row_stride == 1)  // the lines that lie together are the same side of `to` as in load()
+      copy(d_, n_, from, 1, padded_d_, to.data, to.col_stride, 1);
+    else
+      copy(n_, d_, from, padded_d_, 1, to.data, to.row_stride, to.col_stride);
   }
 
-  /// Entries k .. end - 1 of a row.
-  static void copy(const T* from, Index from_step, T* to, Index to_step, Index k, Index end) {
-    if (from_step == 1 && to_step == 1)
-      for (; k + K::lanes <= end; k += K::lanes) K::copy(from + k, to + k);
-    for (; k < end; ++k) to[k * to_step] = from[k * from_step];
-  }
-
-  struct Extent {
-    Index rows, cols;
-  };
-  /// The part of a matrix whose columns are read and written by whole packets.
-  [[nodiscard]] Extent tiled(Index row_stride, Index col_stride) const {
-    if (row_stride != 1 || col_stride == 1) return {0, 0};
-    return {n_ / K::lanes * K::lanes, d_ / K::lanes * K::lanes};
+  /// Entry (i, k) from from[i * from_i + k * from_k] to to[i * to_i + k * to_k].
+  CONTRASTIVE_NOINLINE static void copy(Index rows, Index cols, const T* from, Index from_i,
+                                        Index from_k, T* to, Index to_i, Index to_k) {
+    const bool packets = to_k == 1 && (from_k == 1 || from_i == 1);
+    const Index tiled_cols = packets ? cols / K::lanes * K::lanes : 0;
+    Index i = 0;
+    if (packets && from_k != 1)
+      for (; i + K::lanes <= rows; i += K::lanes)
+        for (Index k = 0; k < tiled_cols; k += K::lanes)
+          K::transpose(from + i + k * from_k, from_k, to + i * to_i + k, to_i);
+    const Index tiled_rows = i;
+    for (i = 0; i < rows; ++i) {
+      const T* in = from + i * from_i;
+      T* out = to + i * to_i;
+      Index k = i < tiled_rows ? tiled_cols : 0;
+      if (from_k == 1 && packets)
+        for (; k < tiled_cols; k += K::lanes) K::copy(in + k, out + k);
+      for (; k < cols; ++k) out[k * to_k] = in[k * from_k];
+    }
   }
 
   [[nodiscard]] W dot(const T* a, const T* b) const {
@@ -225,7 +223,7 @@ class SmallBatch {
 
   /// xn in place of x, and whether all rows are ordinary. `largest` becomes that of the norms under
   /// dot, where products of rows must not leave the range of T either.
-  bool normalise(T* x, W* lengths, W& largest) const {
+  CONTRASTIVE_NOINLINE bool normalise(T* x, W* lengths, W& largest) const {
     const W limit = std::sqrt(std::sqrt(W((std::numeric_limits<T>::max)())));
     for (Index i = 0; i < n_; ++i, x += padded_d_) {
       const W squares = dot(x, x);
@@ -281,7 +279,8 @@ class SmallBatch {
   }
 
   /// dx in place of dxn; returns sum_i xn_i . dxn_i.
-  W through_norms(const T* __restrict unit, const W* lengths, T* __restrict dx) const {
+  CONTRASTIVE_NOINLINE W through_norms(const T* __restrict unit, const W* lengths,
+                                       T* __restrict dx) const {
     const W scale = scale_;
     W sum = 0;
     for (Index i = 0; i < n_; ++i, unit += padded_d_, dx += padded_d_) {

@@ -113,36 +113,61 @@ LineSoftmax<W> decoupled_softmax(W positive, const ExpSum<W>& others) {
   return line;
 }
 
-/// e^x, or 0 where that is not a normal number.
-template <class Derived>
-auto exp_or_zero(const Eigen::ArrayBase<Derived>& x) {
-  return x.derived().unaryExpr(ExpOrZero<typename Derived::Scalar>());
+/// 1 for a candidate's logit, 0 for -inf.
+template <class T>
+CONTRASTIVE_INLINE Pack<T> is_candidate(const Pack<T>& s) {
+  return where_greater(s, Pack<T>(minus_infinity<T>), Pack<T>(1), Pack<T>(0));
 }
 
-/// Replaces the first `count` entries of a chunk's part of a row, and what a packet has beyond, by
-/// e^(s - reference), and returns their sum. The reference is the largest s unless one is given,
-/// that is finite.
+/// The logits of the candidates, 0 in other places.
+template <class T>
+CONTRASTIVE_INLINE Pack<T> candidates_only(const Pack<T>& s) {
+  return where_greater(s, Pack<T>(minus_infinity<T>), s, Pack<T>(0));
+}
+
+/// Sums down the columns of a chunk, wide before a sum in T loses digits.
+template <class T>
+class WideSums {
+ public:
+  /// To the columns l and following.
+  CONTRASTIVE_INLINE void add(Index l, const Pack<T>& x) { x.add_to(sum_ + l); }
+  void end_row() {
+    if (++rows_ % 16 != 0) return;
+    for (Index l = 0; l < Kernel<T>::chunk; ++l) {
+      wide_[l] += Wide<T>(sum_[l]);
+      sum_[l] = 0;
+    }
+  }
+  [[nodiscard]] Wide<T> operator[](Index l) const { return wide_[l] + Wide<T>(sum_[l]); }
+
+ private:
+  alignas(64) T sum_[std::size_t(Kernel<T>::chunk)] = {};
+  Wide<T> wide_[std::size_t(Kernel<T>::chunk)] = {};
+  Index rows_ = 0;
+};
+
+/// Replaces the first `count` entries of a chunk's part of a row, and what a block of the kernel
+/// has beyond, by e^(s - reference), and returns their sum. The reference is the largest s unless
+/// one is given, that is finite.
 template <class T>
 ExpSum<T> chunk_exponentials(T* s, T reference, Index count = Kernel<T>::chunk) {
-  using Part = Eigen::Array<T, Kernel<T>::width, 1>;
-  using PartOfRow = Eigen::Map<Part, Eigen::AlignedMax>;
-  Part parts;
+  count = round_up(count, Kernel<T>::width);
   if (reference == std::numeric_limits<T>::infinity()) {
-    parts.setConstant(minus_infinity<T>);
-    for (Index l = 0; l < count; l += Kernel<T>::width) parts = (parts.max)(PartOfRow(s + l));
-    reference = parts.maxCoeff();
+    Pack<T> largest(minus_infinity<T>);
+    for (Index l = 0; l < count; l += Pack<T>::size) largest = larger(largest, Pack<T>::at(s + l));
+    reference = largest.largest();
   }
-  parts.setZero();
   if (reference == minus_infinity<T>) {
-    for (Index l = 0; l < count; l += Kernel<T>::width) PartOfRow(s + l) = parts;
+    std::fill(s, s + count, T(0));
     return {};
   }
-  for (Index l = 0; l < count; l += Kernel<T>::width) {
-    PartOfRow part(s + l);
-    part = exp_or_zero(part - reference);
-    parts += part;
+  Pack<T> sum(0);
+  for (Index l = 0; l < count; l += Pack<T>::size) {
+    const Pack<T> e = exp_or_zero(Pack<T>::at(s + l) - reference);
+    e.store(s + l);
+    sum += e;
   }
-  return {reference, parts.sum()};
+  return {reference, sum.sum()};
 }
 
 }  // namespace contrastive::detail

@@ -30,31 +30,20 @@ struct Strip {
   }
 };
 
-/// A chunk's part of one row of logits.
+/// The sum of a chunk's part of a row, and the largest of it.
 template <class T>
-using ChunkRow = Eigen::Map<Eigen::Array<T, Kernel<T>::chunk, 1>, Eigen::AlignedMax>;
-
-/// A chunk of numbers, as wide as a chunk's part of a row.
-template <class T>
-using Lanes = Eigen::Array<T, Kernel<T>::chunk, 1>;
-
-/// Their sum, and the largest of them: width by width, as Eigen unrolls both entry by entry, which
-/// the compiler spends long on.
-template <class T>
-T sum_of(const Lanes<T>& x) {
-  constexpr Index kWidth = Kernel<T>::width;
-  Eigen::Array<T, kWidth, 1> parts = x.template head<kWidth>();
-  for (Index l = kWidth; l < Kernel<T>::chunk; l += kWidth) parts += x.template segment<kWidth>(l);
-  return parts.sum();
+T sum_of_chunk(const T* x) {
+  Pack<T> sum(0);
+  for (Index l = 0; l < Kernel<T>::chunk; l += Pack<T>::size) sum += Pack<T>::at(x + l);
+  return sum.sum();
 }
 
 template <class T>
-T largest_of(const Lanes<T>& x) {
-  constexpr Index kWidth = Kernel<T>::width;
-  Eigen::Array<T, kWidth, 1> parts = x.template head<kWidth>();
-  for (Index l = kWidth; l < Kernel<T>::chunk; l += kWidth)
-    parts = (parts.max)(x.template segment<kWidth>(l));
-  return parts.maxCoeff();
+T largest_of_chunk(const T* x) {
+  Pack<T> largest = Pack<T>::at(x);
+  for (Index l = Pack<T>::size; l < Kernel<T>::chunk; l += Pack<T>::size)
+    largest = larger(largest, Pack<T>::at(x + l));
+  return largest.largest();
 }
 
 /// Which strips and chunks a matrix of rows x cols logits is cut into.

@@ -66,10 +66,9 @@ class Classes {
   /// How many other rows are of row i's class.
   [[nodiscard]] Index positives(Index i) const { return positives_[i]; }
 
-  /// 1 where a column of a chunk is of row i's class (row i itself too), else 0.
-  [[nodiscard]] Lanes<T> same(Index i, Index c) const {
-    const ChunkRow<T> columns(number_ + c * Kernel<T>::chunk);
-    return T(1) - ((columns - number_[i]).abs().min)(T(1));
+  /// 1 where columns j and following are of row i's class (row i itself too), else 0.
+  [[nodiscard]] CONTRASTIVE_INLINE Pack<T> same(Index i, Index j) const {
+    return T(1) - smaller(absolute(Pack<T>::at(number_ + j) - number_[i]), T(1));
   }
 
  private:
@@ -195,57 +194,93 @@ class SupConRule {
 
   /// E in place of S, and its sums by rows, and with `by_columns` by columns.
   void sum_block(const Strip<T>& strip, Index c, bool by_columns) {
-    Lanes<T> negatives = Lanes<T>::Zero(), positives = Lanes<T>::Zero();
+    alignas(64) T negatives[std::size_t(chunk)] = {}, positives[std::size_t(chunk)] = {};
     WideSums<T> totals;
     for (Index r = 0; r < strip.rows; ++r) {
-      ChunkRow<T> row(strip.at(r, c * chunk));
-      const Lanes<T> same = classes_.same(strip.first + r, c);
-      const Lanes<T> total = candidates_only(row) * same;
-      row = exp_or_zero(row - reference_);
-      const Lanes<T> positive = row * same, negative = row - positive;
-      negatives += negative;
-      positives += positive;
-      totals.add(total);
+      T* s = strip.at(r, c * chunk);
+      Pack<T> sum(0), positive_sum(0), total_sum(0);
+      for (Index l = 0; l < chunk; l += Pack<T>::size) {
+        const Pack<T> row = Pack<T>::at(s + l);
+        const Pack<T> same = classes_.same(strip.first + r, c * chunk + l);
+        const Pack<T> total = candidates_only(row) * same;
+        const Pack<T> e = exp_or_zero(row - reference_);
+        const Pack<T> positive = e * same, negative = e - positive;
+        e.store(s + l);
+        negative.add_to(negatives + l);
+        positive.add_to(positives + l);
+        totals.add(l, total);
+        sum += negative;
+        positive_sum += positive;
+        total_sum += total;
+      }
+      totals.end_row();
       parts_[c * plan_.strip_rows + r] = {
-          {reference_, sum_of<T>(negative)}, {reference_, sum_of<T>(positive)}, sum_of<T>(total)};
+          {reference_, sum.sum()}, {reference_, positive_sum.sum()}, total_sum.sum()};
     }
     for (Index l = 0; l < plan_.chunk_end(c) - c * chunk && by_columns; ++l)
       sums_[c * chunk + l].add(
           Sums<W>{{W(reference_), W(negatives[l])}, {W(reference_), W(positives[l])}, totals[l]});
   }
 
+  /// One of two, for the negatives and for the positives.
+  static CONTRASTIVE_INLINE Pack<T> choose(const Pack<T>& same, const Pack<T>& negative,
+                                           const Pack<T>& positive) {
+    return where_greater(same, T(0), positive, negative);
+  }
+
   /// The same, relative to each line's largest; S stays.
   void sum_rows_and_columns(const Strip<T>& strip, Index c, bool by_columns) {
-    const T lowest = std::numeric_limits<T>::lowest();
-    // s of the positives, or of the negatives, and the lowest number in other places.
-    const auto only = [&](const auto& row, const Lanes<T>& is) {
-      return Lanes<T>((row.max)(lowest)*is + (T(1) - is) * lowest);
+    constexpr T kLowest = std::numeric_limits<T>::lowest();
+    // Of the columns: their negatives, and their positives.
+    alignas(64) T largest[2][std::size_t(chunk)], sums[2][std::size_t(chunk)] = {};
+    std::fill_n(largest[0], 2 * chunk, kLowest);
+    const auto negatives = [&](const Pack<T>& row, const Pack<T>& same) {
+      return choose(same, row, kLowest);
     };
-    Lanes<T> largest[2] = {Lanes<T>::Constant(lowest), Lanes<T>::Constant(lowest)};
+    const auto positives = [&](const Pack<T>& row, const Pack<T>& same) {
+      return choose(same, kLowest, row);
+    };
     for (Index r = 0; r < strip.rows; ++r) {
-      const ChunkRow<T> row(strip.at(r, c * chunk));
-      const Lanes<T> same = classes_.same(strip.first + r, c);
-      largest[0] = (largest[0].max)(only(row, T(1) - same));
-      largest[1] = (largest[1].max)(only(row, same));
+      const T* s = strip.at(r, c * chunk);
+      for (Index l = 0; l < chunk; l += Pack<T>::size) {
+        const Pack<T> row = Pack<T>::at(s + l);
+        const Pack<T> same = classes_.same(strip.first + r, c * chunk + l);
+        larger(Pack<T>::at(largest[0] + l), negatives(row, same)).store(largest[0] + l);
+        larger(Pack<T>::at(largest[1] + l), positives(row, same)).store(largest[1] + l);
+      }
     }
-    Lanes<T> sum[2] = {Lanes<T>::Zero(), Lanes<T>::Zero()};
     WideSums<T> totals;
     for (Index r = 0; r < strip.rows; ++r) {
-      const ChunkRow<T> row(strip.at(r, c * chunk));
-      const Lanes<T> same = classes_.same(strip.first + r, c), other = T(1) - same;
-      const T by_row[2] = {largest_of<T>(only(row, other)), largest_of<T>(only(row, same))};
-      const Lanes<T> e = exp_or_zero(row - (other * by_row[0] + same * by_row[1]));
-      const Lanes<T> down = exp_or_zero(row - (other * largest[0] + same * largest[1]));
-      const Lanes<T> total = candidates_only(row) * same;
-      sum[0] += down * other;
-      sum[1] += down * same;
-      totals.add(total);
+      const Index i = strip.first + r;
+      const T* s = strip.at(r, c * chunk);
+      Pack<T> largest_negative(kLowest), largest_positive(kLowest);
+      for (Index l = 0; l < chunk; l += Pack<T>::size) {
+        const Pack<T> row = Pack<T>::at(s + l), same = classes_.same(i, c * chunk + l);
+        largest_negative = larger(largest_negative, negatives(row, same));
+        largest_positive = larger(largest_positive, positives(row, same));
+      }
+      const T by_row[2] = {largest_negative.largest(), largest_positive.largest()};
+      Pack<T> negative(0), positive(0), total(0);
+      for (Index l = 0; l < chunk; l += Pack<T>::size) {
+        const Pack<T> row = Pack<T>::at(s + l), same = classes_.same(i, c * chunk + l);
+        const Pack<T> e = exp_or_zero(row - choose(same, by_row[0], by_row[1]));
+        const Pack<T> down = exp_or_zero(
+            row - choose(same, Pack<T>::at(largest[0] + l), Pack<T>::at(largest[1] + l)));
+        const Pack<T> total_here = candidates_only(row) * same;
+        choose(same, down, T(0)).add_to(sums[0] + l);
+        choose(same, T(0), down).add_to(sums[1] + l);
+        totals.add(l, total_here);
+        negative += choose(same, e, T(0));
+        positive += choose(same, T(0), e);
+        total += total_here;
+      }
+      totals.end_row();
       parts_[c * plan_.strip_rows + r] = {
-          {by_row[0], sum_of<T>(e * other)}, {by_row[1], sum_of<T>(e * same)}, sum_of<T>(total)};
+          {by_row[0], negative.sum()}, {by_row[1], positive.sum()}, total.sum()};
     }
     for (Index l = 0; l < plan_.chunk_end(c) - c * chunk && by_columns; ++l)
       sums_[c * chunk + l].add(
-          Sums<W>{{W(largest[0][l]), W(sum[0][l])}, {W(largest[1][l]), W(sum[1][l])}, totals[l]});
+          Sums<W>{{W(largest[0][l]), W(sums[0][l])}, {W(largest[1][l]), W(sums[1][l])}, totals[l]});
   }
 
   /// Line i's loss, and what its gradient is made of, when its sums are complete.
@@ -274,27 +309,29 @@ class SupConRule {
   /// H of a block in place of E, or of S where there is no common reference.
   void differentiate(const Strip<T>& strip, Index c) const {
     const Index begin = c * chunk, end = plan_.chunk_end(c);
-    const ChunkRow<T> columns[2] = {ChunkRow<T>(lines_[0].factor + begin),
-                                    ChunkRow<T>(lines_[1].factor + begin)};
-    const ChunkRow<T> references[2] = {ChunkRow<T>(lines_[0].reference + begin),
-                                       ChunkRow<T>(lines_[1].reference + begin)};
-    const ChunkRow<T> shares(share_ + begin);
+    const auto column = [&](const T* list, Index l) { return Pack<T>::at(list + begin + l); };
+    const Factors &negatives = lines_[0], &positives = lines_[1];
     for (Index r = 0; r < strip.rows; ++r) {
       const Index i = strip.first + r;
       T* s = strip.at(r, begin);
-      ChunkRow<T> row(s);
-      const Lanes<T> same = classes_.same(i, c), other = T(1) - same;
-      const T negative = lines_[0].factor[i], positive = lines_[1].factor[i];
-      if (common_) {
-        row *= other * (columns[0] + negative) + same * (columns[1] + positive);
-      } else {
-        const T by_row[2] = {lines_[0].reference[i], lines_[1].reference[i]};
-        const Lanes<T> e = exp_or_zero(row - (other * by_row[0] + same * by_row[1]));
-        const Lanes<T> down = exp_or_zero(row - (other * references[0] + same * references[1]));
-        row = e * (other * negative + same * positive)
-              + down * (other * columns[0] + same * columns[1]);
+      for (Index l = 0; l < chunk; l += Pack<T>::size) {
+        const Pack<T> row = Pack<T>::at(s + l), same = classes_.same(i, begin + l);
+        const Pack<T> by_row = choose(same, negatives.factor[i], positives.factor[i]);
+        const Pack<T> by_column =
+            choose(same, column(negatives.factor, l), column(positives.factor, l));
+        Pack<T> g(0);
+        if (common_) {
+          g = row * (by_row + by_column);
+        } else {
+          const Pack<T> reference =
+              choose(same, column(negatives.reference, l), column(positives.reference, l));
+          g = by_column * exp_or_zero(row - reference)
+              + by_row
+                    * exp_or_zero(row
+                                  - choose(same, negatives.reference[i], positives.reference[i]));
+        }
+        (g - same * (column(share_, l) + share_[i])).store(s + l);
       }
-      row -= same * (shares + share_[i]);
       if (begin <= i && i < end) s[i - begin] = 0;
     }
   }

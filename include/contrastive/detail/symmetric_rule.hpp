@@ -54,8 +54,8 @@ class SymmetricRule {
         data_(scratch.take<T>(keep_ ? plan_.size_of_all() : plan_.strip_size())),
         block_references_(scratch.take<T>(plan_.chunks() * (keep_ ? plan_.strips() : 1))),
         positives_(scratch.take<T>(plan_.rows)),
-        rows_(scratch, round_up(plan_.strips() * plan_.strip_rows, chunk)),
-        columns_(plan_.symmetric ? rows_ : Lines(scratch, plan_.chunks() * chunk)),
+        rows_(scratch, plan_.strips() * plan_.strip_rows),
+        columns_(plan_.symmetric ? rows_ : Lines(scratch, plan_.cols)),
         sums_(scratch.take<LineSums<T>>(plan_.chunks() * plan_.strip_rows)) {}
 
   /// The loss, and in losses[i] the mean of row i's and column i's, unweighted; where S is
@@ -127,7 +127,6 @@ class SymmetricRule {
 
  private:
   static constexpr Index chunk = Kernel<T>::chunk;
-  using ConstChunkRow = Eigen::Map<const Lanes<T>, Eigen::AlignedMax>;
 
   /// The softmaxes of all rows, or of all columns, as lists side by side.
   struct Lines {
@@ -137,14 +136,14 @@ class SymmetricRule {
     W* share;      // w share, which is taken off that
     W* reference;  // of the exponentials; beyond any logit where there is no candidate
 
-    /// Padding has factor 0.
-    Lines(Scratch& scratch, Index padded_count)
-        : sums(scratch.take<LineSums<W>>(padded_count)),
-          miss(scratch.take<W>(padded_count)),
-          factor(scratch.take<W>(padded_count)),
-          share(scratch.take<W>(padded_count)),
-          reference(scratch.take<W>(padded_count)) {
-      for (Index i = 0; i < padded_count; ++i) factor[i] = share[i] = reference[i] = 0;
+    /// Padding, a chunk from the last line on, has factor 0.
+    Lines(Scratch& scratch, Index count)
+        : sums(scratch.take<LineSums<W>>(count)),
+          miss(scratch.take<W>(count)),
+          factor(scratch.take<W>(count + chunk)),
+          share(scratch.take<W>(count + chunk)),
+          reference(scratch.take<W>(count + chunk)) {
+      for (Index i = 0; i < count + chunk; ++i) factor[i] = share[i] = reference[i] = 0;
     }
 
     /// Line i's loss, when its sums are complete.
@@ -158,17 +157,19 @@ class SymmetricRule {
       return line.loss;
     }
 
-    /// factor e^(block - reference) of the lines `first` and following: times the block's E it is a
-    /// line's part of G. A line with a candidate in the block reaches neither limit, as its part of
-    /// G is at most 1 and its largest E not tiny; a line without one has E = 0, and the limits keep
-    /// that from being multiplied by infinity.
-    template <Index kCount>
+    /// factor e^(block - reference) of the chunk of lines from `first` on: times the block's E it
+    /// is a line's part of G. A line with a candidate in the block reaches neither limit, as its
+    /// part of G is at most 1 and its largest E not tiny; a line without one has E = 0, and the
+    /// limits keep that from being multiplied by infinity.
     void block_factors(Index first, T block, T* result) const {
-      using Wides = Eigen::Array<W, kCount, 1>;
-      const Eigen::Map<const Wides> factors(factor + first), references(reference + first);
-      const Wides e = ((W(block) - references).min)(W(exponential_range<T>())).exp();
-      const Wides product = ((factors * e).min)(W((std::numeric_limits<T>::max)() / 4));
-      for (Index l = 0; l < kCount; ++l) result[l] = T(product[l]);
+      alignas(64) W products[std::size_t(chunk)];
+      for (Index l = 0; l < chunk; l += Pack<W>::size) {
+        const Pack<W> gap = W(block) - Pack<W>::unaligned(reference + first + l);
+        const Pack<W> e = exp_or_zero(smaller(gap, W(exponential_range<T>())));
+        const Pack<W> product = Pack<W>::unaligned(factor + first + l) * e;
+        smaller(product, W((std::numeric_limits<T>::max)() / 4)).store(products + l);
+      }
+      for (Index l = 0; l < chunk; ++l) result[l] = T(products[l]);
     }
   };
 
@@ -194,15 +195,21 @@ class SymmetricRule {
   [[nodiscard]] T find_reference(const Strip<T>& strip, Index c) const {
     if (targets_.finds_false_negatives()) return std::numeric_limits<T>::infinity();
     if (has_reference(common_reference_)) return common_reference_;
-    Lanes<T> columns = Lanes<T>::Constant(minus_infinity<T>);
+    alignas(64) T columns[std::size_t(chunk)];
+    std::fill_n(columns, chunk, minus_infinity<T>);
     T lowest = std::numeric_limits<T>::infinity();
     for (Index r = 0; r < strip.rows; ++r) {
-      const ChunkRow<T> row(strip.at(r, c * chunk));
-      columns = (columns.max)(row);
-      const T largest = largest_of<T>(row);
+      const T* s = strip.at(r, c * chunk);
+      Pack<T> row(minus_infinity<T>);
+      for (Index l = 0; l < chunk; l += Pack<T>::size) {
+        const Pack<T> here = Pack<T>::at(s + l);
+        row = larger(row, here);
+        larger(Pack<T>::at(columns + l), here).store(columns + l);
+      }
+      const T largest = row.largest();
       if (largest != minus_infinity<T>) lowest = (std::min)(lowest, largest);
     }
-    const T largest = largest_of<T>(columns);
+    const T largest = largest_of_chunk(columns);
     for (const T column : columns)
       if (column != minus_infinity<T>) lowest = (std::min)(lowest, column);
     if (largest == minus_infinity<T>) return 0;  // no candidate at all
@@ -213,73 +220,88 @@ class SymmetricRule {
   /// E in place of S, and its sums by rows, and with `by_columns` by columns.
   void sum_block(const Strip<T>& strip, Index c, T reference, bool by_columns) {
     LineSums<W>* columns = columns_.sums + c * chunk;
-    const Index columns_here = plan_.chunk_end(c) - c * chunk;
+    const Index columns_here = by_columns ? plan_.chunk_end(c) - c * chunk : 0;
     if (smooth_) {
       WideSums<T> totals, counts;
       for (Index r = 0; r < strip.rows; ++r) {
         T* s = strip.at(r, c * chunk);
-        const ChunkRow<T> row(s);
-        if (plan_.symmetric && by_columns) counts.add(is_candidate(row));
+        for (Index l = 0; l < chunk && plan_.symmetric; l += Pack<T>::size)
+          counts.add(l, is_candidate(Pack<T>::at(s + l)));
         sums_[c * plan_.strip_rows + r] = targets_.take_totals(plan_, strip.first + r, c, s);
-        totals.add(row);
+        for (Index l = 0; l < chunk; l += Pack<T>::size) totals.add(l, Pack<T>::at(s + l));
         targets_.hide(plan_, strip.first + r, c, s);
+        totals.end_row();
+        counts.end_row();
       }
-      for (Index l = 0; l < columns_here && by_columns; ++l) {
+      for (Index l = 0; l < columns_here; ++l) {
         columns[l].total += totals[l];
         columns[l].count += counts[l];
       }
     }
-    Lanes<T> sum = Lanes<T>::Zero();
+    alignas(64) T sums[std::size_t(chunk)] = {};
     for (Index r = 0; r < strip.rows; ++r) {
-      ChunkRow<T> row(strip.at(r, c * chunk));
-      row = exp_or_zero(row - reference);
-      sum += row;
-      sums_[c * plan_.strip_rows + r].exponentials = {reference, sum_of<T>(row)};
+      T* s = strip.at(r, c * chunk);
+      Pack<T> sum(0);
+      for (Index l = 0; l < chunk; l += Pack<T>::size) {
+        const Pack<T> e = exp_or_zero(Pack<T>::at(s + l) - reference);
+        e.store(s + l);
+        e.add_to(sums + l);
+        sum += e;
+      }
+      sums_[c * plan_.strip_rows + r].exponentials = {reference, sum.sum()};
     }
-    for (Index l = 0; l < columns_here && by_columns; ++l)
-      columns[l].exponentials.add(W(reference), W(sum[l]));
+    for (Index l = 0; l < columns_here; ++l) columns[l].exponentials.add(W(reference), W(sums[l]));
   }
 
-  /// A block's logits as its rows and as its columns see them: the same, or with the false
-  /// negatives of each.
+  /// A block's logits as its rows and as its columns see them, those at s[l] and following: the
+  /// same, or without the false negatives of each.
   template <class F>
   void with_lines(Index c, const F& f) const {
     if (targets_.finds_false_negatives())
-      f([&](Index i, const T* s) { return targets_.row_of(i, c, s); },
-        [&](const T* s) { return targets_.columns_of(c, s); });
+      f([&](Index i, const T* s, Index l) { return targets_.row_of(i, c, s, l); },
+        [&](const T* s, Index l) { return targets_.columns_of(c, s, l); });
     else
-      f([](Index, const T* s) { return ConstChunkRow(s); },
-        [](const T* s) { return ConstChunkRow(s); });
+      f([](Index, const T* s, Index l) { return Pack<T>::at(s + l); },
+        [](const T* s, Index l) { return Pack<T>::at(s + l); });
   }
 
   /// The same sums, relative to each line's largest; S stays.
   void sum_rows_and_columns(const Strip<T>& strip, Index c, bool by_columns) {
     with_lines(c, [&](const auto& row_of, const auto& columns_of) {
-      Lanes<T> largest = Lanes<T>::Constant(minus_infinity<T>);
-      for (Index r = 0; r < strip.rows; ++r)
-        largest = (largest.max)(columns_of(strip.at(r, c * chunk)));
-      // -inf - lowest is -inf where a column has no candidate; -inf - -inf would be nan.
-      const Lanes<T> reference = (largest.max)(std::numeric_limits<T>::lowest());
-      Lanes<T> sum = Lanes<T>::Zero();
-      WideSums<T> totals, counts;
+      // The lowest number where there is no candidate: -inf less that is -inf, less -inf it is nan.
+      constexpr T kLowest = std::numeric_limits<T>::lowest();
+      alignas(64) T references[std::size_t(chunk)], column_sums[std::size_t(chunk)] = {};
+      std::fill_n(references, chunk, kLowest);
       for (Index r = 0; r < strip.rows; ++r) {
         const T* s = strip.at(r, c * chunk);
-        const auto& column = columns_of(s);
-        sum += exp_or_zero(column - reference);
-        const auto& row = row_of(strip.first + r, s);
-        const T row_largest = (std::max)(largest_of<T>(row), std::numeric_limits<T>::lowest());
-        LineSums<T>& sums = sums_[c * plan_.strip_rows + r];
-        sums = {{row_largest, sum_of<T>(exp_or_zero(row - row_largest))}};
-        if (!smooth_) continue;
-        totals.add(candidates_only(column));
-        counts.add(is_candidate(column));
-        sums.total = sum_of<T>(candidates_only(row));
-        sums.count = sum_of<T>(is_candidate(row));
+        for (Index l = 0; l < chunk; l += Pack<T>::size)
+          larger(Pack<T>::at(references + l), columns_of(s, l)).store(references + l);
+      }
+      WideSums<T> totals, counts;
+      for (Index r = 0; r < strip.rows; ++r) {
+        const Index i = strip.first + r;
+        const T* s = strip.at(r, c * chunk);
+        Pack<T> largest(kLowest), sum(0), total(0), count(0);
+        for (Index l = 0; l < chunk; l += Pack<T>::size) largest = larger(largest, row_of(i, s, l));
+        const T reference = largest.largest();
+        for (Index l = 0; l < chunk; l += Pack<T>::size) {
+          const Pack<T> row = row_of(i, s, l), column = columns_of(s, l);
+          sum += exp_or_zero(row - reference);
+          exp_or_zero(column - Pack<T>::at(references + l)).add_to(column_sums + l);
+          if (!smooth_) continue;
+          total += candidates_only(row);
+          count += is_candidate(row);
+          totals.add(l, candidates_only(column));
+          counts.add(l, is_candidate(column));
+        }
+        totals.end_row();
+        counts.end_row();
+        sums_[c * plan_.strip_rows + r] = {{reference, sum.sum()}, total.sum(), count.sum()};
       }
       LineSums<W>* columns = columns_.sums + c * chunk;
-      const Index columns_here = plan_.chunk_end(c) - c * chunk;
-      for (Index l = 0; l < columns_here && by_columns; ++l) {
-        columns[l].exponentials.add(W(reference[l]), W(sum[l]));
+      const Index columns_here = by_columns ? plan_.chunk_end(c) - c * chunk : 0;
+      for (Index l = 0; l < columns_here; ++l) {
+        columns[l].exponentials.add(W(references[l]), W(column_sums[l]));
         columns[l].total += totals[l];
         columns[l].count += counts[l];
       }
@@ -288,52 +310,53 @@ class SymmetricRule {
 
   /// G of a block in place of E, the diagonal apart.
   void differentiate_block(const Strip<T>& strip, Index c, T reference) const {
-    alignas(64) T column_factors[std::size_t(chunk)];
-    columns_.template block_factors<chunk>(c * chunk, reference, column_factors);
-    const ChunkRow<T> columns(column_factors);
-    const Lanes<T> column_shares = lanes(columns_.share, c);
-    constexpr Index kRows = Kernel<T>::height;
-    T row_factors[std::size_t(kRows)];
+    alignas(64) T columns[std::size_t(chunk)], rows[std::size_t(chunk)];
+    columns_.block_factors(c * chunk, reference, columns);
+    const Part shares(columns_.share, c);
     for (Index r = 0; r < strip.rows; ++r) {
-      if (r % kRows == 0)
-        rows_.template block_factors<kRows>(strip.first + r, reference, row_factors);
-      ChunkRow<T> row(strip.at(r, c * chunk));
-      const T row_factor = row_factors[r % kRows];
-      if (!smooth_) {
-        row *= columns + row_factor;
-        continue;
-      }
+      if (r % chunk == 0) rows_.block_factors(strip.first + r, reference, rows);
       const Index i = strip.first + r;
-      row = (columns + row_factor) * row - (column_shares + T(rows_.share[i]));
-      targets_.clear(plan_, i, c, strip.at(r, c * chunk));
+      const T row = rows[r % chunk], share = T(rows_.share[i]);
+      T* s = strip.at(r, c * chunk);
+      for (Index l = 0; l < chunk; l += Pack<T>::size) {
+        Pack<T> g = Pack<T>::at(s + l) * (Pack<T>::at(columns + l) + row);
+        if (smooth_) g = g - (shares.at(l) + share);
+        g.store(s + l);
+      }
+      if (smooth_) targets_.clear(plan_, i, c, s);
     }
   }
 
   /// The same from S.
   void differentiate_rows_and_columns(const Strip<T>& strip, Index c) const {
-    const Lanes<T> column_reference = lanes(columns_.reference, c);
-    const Lanes<T> column_factor = lanes(columns_.factor, c);
-    const Lanes<T> column_share = lanes(columns_.share, c);
+    const Part references(columns_.reference, c), factors(columns_.factor, c),
+        shares(columns_.share, c);
     with_lines(c, [&](const auto& row_of, const auto& columns_of) {
       for (Index r = 0; r < strip.rows; ++r) {
         const Index i = strip.first + r;
+        const T reference = T(rows_.reference[i]), factor = T(rows_.factor[i]),
+                share = T(rows_.share[i]);
         T* s = strip.at(r, c * chunk);
-        const auto& row = row_of(i, s);
-        const auto& column = columns_of(s);
-        Lanes<T> g = T(rows_.factor[i]) * exp_or_zero(row - T(rows_.reference[i]))
-                     + column_factor * exp_or_zero(column - column_reference);
-        if (smooth_)
-          g -= T(rows_.share[i]) * is_candidate(row) + column_share * is_candidate(column);
-        ChunkRow<T> result(s);
-        result = g;
+        for (Index l = 0; l < chunk; l += Pack<T>::size) {
+          const Pack<T> row = row_of(i, s, l), column = columns_of(s, l);
+          Pack<T> g = factor * exp_or_zero(row - reference)
+                      + factors.at(l) * exp_or_zero(column - references.at(l));
+          if (smooth_) g = g - (share * is_candidate(row) + shares.at(l) * is_candidate(column));
+          g.store(s + l);
+        }
       }
     });
   }
 
   /// A chunk's part of a list.
-  static Lanes<T> lanes(const W* list, Index c) {
-    return Eigen::Map<const Eigen::Array<W, chunk, 1>>(list + c * chunk).template cast<T>();
-  }
+  struct Part {
+    alignas(64) T values[std::size_t(chunk)];
+
+    Part(const W* list, Index c) {
+      for (Index l = 0; l < chunk; ++l) values[l] = T(list[c * chunk + l]);
+    }
+    [[nodiscard]] CONTRASTIVE_INLINE Pack<T> at(Index l) const { return Pack<T>::at(values + l); }
+  };
 
   void set_positives(const Strip<T>& strip, Index c) const {
     for (Index r = 0; r < strip.rows; ++r) {

@@ -25,20 +25,26 @@
 
 namespace contrastive::detail {
 
-/// Calls f(l) for the places l of a chunk's part of row i that hold no negative by id: of excluded
-/// candidates, the positive among them, and of the padding. A place may come more than once.
-template <class T, class F>
-void for_each_excluded(const Exclusions& excluded, const StripPlan<T>& plan, Index i, Index c,
-                       const F& f) {
+/// Puts `value` in the places of a chunk's part of row i that hold no negative by id: of excluded
+/// candidates, the positive among them, and of the padding. Returns how many places had another.
+template <class T>
+Index set_excluded(const Exclusions& excluded, const StripPlan<T>& plan, Index i, Index c, T* s,
+                   T value) {
   const Index begin = c * plan.chunk, end = plan.chunk_end(c);
-  excluded.for_each(i, begin, end, [&](Index j) { f(j - begin); });
-  for (Index l = end - begin; l < plan.chunk; ++l) f(l);
+  Index changed = 0;
+  const auto set = [&](Index j) {
+    changed += Index(s[j - begin] != value);
+    s[j - begin] = value;
+  };
+  excluded.for_each(i, begin, end, set);
+  for (Index j = end; j < begin + plan.chunk; ++j) set(j);
+  return changed;
 }
 
 /// Makes them invisible to a softmax over the others.
 template <class T>
 void hide_excluded(const Exclusions& excluded, const StripPlan<T>& plan, Index i, Index c, T* s) {
-  for_each_excluded(excluded, plan, i, c, [&](Index l) { s[l] = minus_infinity<T>; });
+  set_excluded(excluded, plan, i, c, s, minus_infinity<T>);
 }
 
 /// The largest T that is not above x, so that s > x and s > round_down(x) are the same for any T s.
@@ -49,41 +55,6 @@ T round_down(Wide<T> x) {
   const T nearest = T((std::min)((std::max)(x, W(Limits::lowest())), W((Limits::max)())));
   return W(nearest) > x ? std::nextafter(nearest, Limits::lowest()) : nearest;
 }
-
-/// 1 for a candidate's logit, 0 for -inf. Logits are at most an eighth of the largest number.
-template <class Derived>
-auto is_candidate(const Eigen::ArrayBase<Derived>& s) {
-  using T = typename Derived::Scalar;
-  return (((s.derived() - std::numeric_limits<T>::lowest()).max)(T(0)).min)(T(1));
-}
-
-/// The logits of the candidates, 0 in other places.
-template <class Derived>
-auto candidates_only(const Eigen::ArrayBase<Derived>& s) {
-  using T = typename Derived::Scalar;
-  return (s.derived().max)(std::numeric_limits<T>::lowest()) * is_candidate(s);
-}
-
-/// Sums down the columns of a chunk, wide before a sum in T loses digits.
-template <class T>
-class WideSums {
- public:
-  template <class Row>
-  void add(const Row& row) {
-    sum_ += row;
-    if (++rows_ % 16 != 0) return;
-    wide_ += sum_.template cast<Wide<T>>();
-    sum_.setZero();
-  }
-  [[nodiscard]] Wide<T> operator[](Index l) const { return wide_[l] + Wide<T>(sum_[l]); }
-
- private:
-  using Wides = Eigen::Array<Wide<T>, Kernel<T>::chunk, 1>;
-
-  Lanes<T> sum_ = Lanes<T>::Zero();
-  Wides wide_ = Wides::Zero();
-  Index rows_ = 0;
-};
 
 /// The options of one call, as the rules ask for them chunk by chunk.
 template <class T>
@@ -157,24 +128,16 @@ class Targets {
 
   /// The negatives of row i in a chunk of its logits, with their prior; -inf in other places.
   void take_row(const StripPlan<T>& plan, Index i, Index c, T* s) const {
-    ChunkRow<T> row(s);
-    if (finds_false_negatives()) {
-      const T limit = limits_[i];
-      for (Index l = 0; l < chunk; ++l) s[l] = s[l] > limit ? minus_infinity<T> : s[l];
-    }
-    if (prior_ != nullptr) row -= ChunkRow<T>(prior_ + c * chunk);
+    if (finds_false_negatives() || prior_ != nullptr)
+      for (Index l = 0; l < chunk; l += Pack<T>::size) row_of(i, c, s, l).store(s + l);
     hide_excluded(excluded_, plan, i, c, s);
   }
 
   /// Total and count of a chunk of take_row(), for smoothed labels. Puts 0 in the places without a
   /// candidate, until hide().
   LineSums<T> take_totals(const StripPlan<T>& plan, Index i, Index c, T* s) const {
-    Index count = chunk;
-    for_each_excluded(excluded_, plan, i, c, [&](Index l) {
-      if (s[l] == minus_infinity<T>) --count;
-      s[l] = 0;
-    });
-    return {{}, sum_of<T>(ChunkRow<T>(s)), T(count)};
+    const Index count = chunk - set_excluded(excluded_, plan, i, c, s, T(0));  // they were -inf
+    return {{}, sum_of_chunk(s), T(count)};
   }
 
   void hide(const StripPlan<T>& plan, Index i, Index c, T* s) const {
@@ -186,12 +149,17 @@ class Targets {
                                 T reference) const {
     LineSums<T> sums;
     if (marks()) {
-      ChunkRow<T> row(s);
-      const Lanes<T> candidates = is_candidate(row);
-      sums.total = sum_of<T>(candidates_only(row));
-      sums.count = sum_of<T>(candidates);
-      sums.exponentials = chunk_exponentials(s, reference);
-      row += candidates - T(1);
+      alignas(64) T marks[std::size_t(chunk)];
+      Pack<T> total(0), count(0);
+      for (Index l = 0; l < chunk; l += Pack<T>::size) {
+        const Pack<T> row = Pack<T>::at(s + l), candidates = is_candidate(row);
+        total += candidates_only(row);
+        count += candidates;
+        (candidates - T(1)).store(marks + l);
+      }
+      sums = {chunk_exponentials(s, reference), total.sum(), count.sum()};
+      for (Index l = 0; l < chunk; l += Pack<T>::size)
+        (Pack<T>::at(s + l) + Pack<T>::at(marks + l)).store(s + l);
       return sums;
     }
     if (smooths()) {
@@ -204,20 +172,20 @@ class Targets {
 
   /// G in place of E, the positive apart.
   void differentiate(const StripPlan<T>& plan, Index i, Index c, T* e, T factor, T share) const {
-    ChunkRow<T> row(e);
-    if (!smooths()) {
-      row *= factor;
-    } else if (marks()) {
-      row = (factor * row - share) * ((row + T(1)).min)(T(1));
-    } else {
-      row = factor * row - share;
-      clear(plan, i, c, e);
+    const bool smooth = smooths(), marked = marks();
+    for (Index l = 0; l < chunk; l += Pack<T>::size) {
+      const Pack<T> row = Pack<T>::at(e + l);
+      Pack<T> g = row * factor;
+      if (smooth) g = g - share;
+      if (marked) g = where_greater(row, Pack<T>(-1), g, Pack<T>(0));
+      g.store(e + l);
     }
+    if (smooth && !marked) clear(plan, i, c, e);
   }
 
   /// G = 0 where there is no candidate by id.
   void clear(const StripPlan<T>& plan, Index i, Index c, T* g) const {
-    for_each_excluded(excluded_, plan, i, c, [&](Index l) { g[l] = 0; });
+    set_excluded(excluded_, plan, i, c, g, T(0));
   }
 
   /// What rows and columns have in common of take_row(): where false negatives are looked for,
@@ -227,16 +195,16 @@ class Targets {
     hide_excluded(excluded_, plan, i, c, s);
   }
 
-  /// Row i's negatives in a chunk of take_row_and_column().
-  [[nodiscard]] Lanes<T> row_of(Index i, Index c, const T* s) const {
-    const T limit = limits_[i];
-    return negatives(s, c, [&](Index) { return limit; });
+  /// Row i's negatives in a chunk of take_row_and_column(), those at s[l] and following.
+  [[nodiscard]] CONTRASTIVE_INLINE Pack<T> row_of(Index i, Index c, const T* s, Index l) const {
+    Pack<T> row = Pack<T>::at(s + l);
+    if (limits_ != nullptr) row = up_to(row, Pack<T>(limits_[i]));
+    return less_prior(row, c, l);
   }
 
   /// The same where the chunk's columns are the lines.
-  [[nodiscard]] Lanes<T> columns_of(Index c, const T* s) const {
-    const T* limits = limits_ + c * chunk;
-    return negatives(s, c, [&](Index l) { return limits[l]; });
+  [[nodiscard]] CONTRASTIVE_INLINE Pack<T> columns_of(Index c, const T* s, Index l) const {
+    return less_prior(up_to(Pack<T>::at(s + l), Pack<T>::at(limits_ + c * chunk + l)), c, l);
   }
 
   // ---- the loss ----
@@ -258,12 +226,11 @@ class Targets {
   /// is found again by id; for false negatives S is gone, so they are marked: -1 in place of E = 0.
   [[nodiscard]] bool marks() const { return smooths() && finds_false_negatives(); }
 
-  template <class Limit>
-  Lanes<T> negatives(const T* s, Index c, const Limit& limit) const {
-    Lanes<T> kept;
-    for (Index l = 0; l < chunk; ++l) kept[l] = s[l] > limit(l) ? minus_infinity<T> : s[l];
-    if (prior_ != nullptr) kept -= ChunkRow<T>(prior_ + c * chunk);
-    return kept;
+  CONTRASTIVE_INLINE static Pack<T> up_to(const Pack<T>& s, const Pack<T>& limit) {
+    return where_greater(s, limit, Pack<T>(minus_infinity<T>), s);
+  }
+  [[nodiscard]] CONTRASTIVE_INLINE Pack<T> less_prior(const Pack<T>& s, Index c, Index l) const {
+    return prior_ == nullptr ? s : s - Pack<T>::at(prior_ + c * chunk + l);
   }
 
   Exclusions excluded_{};

@@ -31,10 +31,10 @@ class UniformityLoss {
                  Similarity similarity, bool gradient, Workspace& workspace)
       : scratch_(workspace), rows_(z, similarity) {
     check_not_empty(function, argument, z);
-    if (z.rows < 2) refuse(function, {argument, " has 1 row, uniformity needs at least 2"});
+    if (z.rows < 2) refuse(function, "%s has 1 row, uniformity needs at least 2", argument);
     check_positive(function, "t", t);
     if (!(t <= static_cast<double>((std::numeric_limits<T>::max)() / 2)))
-      refuse(function, {"t is ", number(t), ", 2t overflows the scalar type"});
+      refuse(function, "t is %.9g, 2t overflows the scalar type", t);
     check_embeddings(function, argument, z, similarity);
 
     rows_.measure(scratch_);
@@ -118,11 +118,12 @@ class UniformityLoss {
   void fill(const Strip<T>& strip, Index c) const {
     const StripPlan<T>& plan = logits_.plan();
     logits_.fill(strip, c);
-    const ChunkRow<T> column_offsets(offsets_ + c * plan.chunk);
+    const T* column_offsets = offsets_ + c * plan.chunk;
     for (Index r = 0; r < strip.rows; ++r) {
       T* s = strip.at(r, c * plan.chunk);
-      ChunkRow<T> row(s);
-      row -= column_offsets + offsets_[strip.first + r];
+      const T offset = offsets_[strip.first + r];
+      for (Index l = 0; l < plan.chunk; l += Pack<T>::size)
+        (Pack<T>::at(s + l) - (Pack<T>::at(column_offsets + l) + offset)).store(s + l);
       hide_excluded(itself_, plan, strip.first + r, c, s);
     }
   }
@@ -137,7 +138,7 @@ class UniformityLoss {
         const Index c = first + from_first;
         fill(strip, c);
         for (Index r = 0; r < strip.rows; ++r)
-          parts_[c * plan.strip_rows + r] = largest_of<T>(ChunkRow<T>(strip.at(r, c * plan.chunk)));
+          parts_[c * plan.strip_rows + r] = largest_of_chunk(strip.at(r, c * plan.chunk));
       });
       for (Index c = first; c < plan.chunks(); ++c)
         for (Index r = 0; r < strip.rows; ++r)
@@ -156,12 +157,17 @@ class UniformityLoss {
       parallel_for(plan.chunks() - first, work, [&](Index from_first) {
         const Index c = first + from_first;
         fill(strip, c);
-        Lanes<T> columns = Lanes<T>::Zero();
+        alignas(64) T columns[std::size_t(Kernel<T>::chunk)] = {};
         for (Index r = 0; r < strip.rows; ++r) {
-          ChunkRow<T> row(strip.at(r, c * plan.chunk));
-          row = exp_or_zero(row - reference_);
-          columns += row;
-          parts_[c * plan.strip_rows + r] = sum_of<T>(row);
+          T* s = strip.at(r, c * plan.chunk);
+          Pack<T> sum(0);
+          for (Index l = 0; l < plan.chunk; l += Pack<T>::size) {
+            const Pack<T> e = exp_or_zero(Pack<T>::at(s + l) - reference_);
+            e.store(s + l);
+            e.add_to(columns + l);
+            sum += e;
+          }
+          parts_[c * plan.strip_rows + r] = sum.sum();
         }
         if (c < beyond) return;
         for (Index j = c * plan.chunk; j < plan.chunk_end(c); ++j)
