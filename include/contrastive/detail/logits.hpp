@@ -121,19 +121,18 @@ class EmbeddingLogits {
                                             K::width, strip.first > 0);
   }
 
-  /// dXn = G Yn for the rows begin .. end - 1 of a strip; begin is a multiple of the height. Where
-  /// S is symmetric dXn is dYn, and what earlier strips added to these rows stays.
+  /// dXn += G Yn for the rows begin .. end - 1 of a strip; begin is a multiple of the height. The
+  /// first column sets dXn: where S is symmetric dXn is dYn, and what earlier strips added to these
+  /// rows stays.
   void set_left(const Strip<T>& strip, Index begin, Index end) const {
     using K = Kernel<T>;
     constexpr Index kColumns = round_up(depth_block, K::chunk);
-    const bool add = plan_.symmetric && strip.origin > 0;
-    for (Index j = strip.origin; j < plan_.cols; j += kColumns)
+    for (Index j = strip.origin; j < strip.beyond; j += kColumns)
       for (Index panel = 0; panel < y_.panels(); ++panel)
         for (Index r = begin; r < end; r += K::height)
           K::template product<K::chunk, 1, K::chunk>(
-              (std::min)(kColumns, plan_.cols - j), strip.at(r, j), strip.chunk_size(),
-              y_.natural(panel, j), x_.gradient(panel, strip.first + r), K::width,
-              add || j > strip.origin);
+              (std::min)(kColumns, strip.beyond - j), strip.at(r, j), strip.chunk_size(),
+              y_.natural(panel, j), x_.gradient(panel, strip.first + r), K::width, j > 0);
   }
 
   /// Where S is symmetric, `dx` is that of z, `dy` that of `more`.

@@ -51,8 +51,7 @@ class LogitsLoss {
   }
 
   [[nodiscard]] W info_nce() {
-    return row_rule(logits_, NoOwnNegatives<T>(), targets_, gradient_, strip(), losses(), scratch_)
-        .loss;
+    return row_rule(logits_, NoOwnNegatives<T>(), targets_, gradient_, losses(), scratch_).loss;
   }
 
   [[nodiscard]] W clip() {

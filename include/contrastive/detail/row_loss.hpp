@@ -38,9 +38,7 @@ class AnyRowLoss : public PairLoss<T> {
     const W limit = target_limit<T>(options, q.rows + n.rows) - targets_.largest_shift();
     this->check_limit(function, limit);
     own_.check(function, limit);
-    this->finish(targets_, row_rule(logits_, own_, targets_, gradient,
-                                    scratch_.template take<T>(logits_.plan().strip_size()),
-                                    this->losses_, scratch_));
+    this->finish(targets_, row_rule(logits_, own_, targets_, gradient, this->losses_, scratch_));
   }
 
   Own own_{};

@@ -16,27 +16,42 @@
 
 namespace contrastive::detail {
 
+/// Strips lower than this move gradients and operands through memory more often than they use them:
+/// from there on strips are high, held a group of chunks at a time, and their logits computed
+/// twice.
+inline constexpr Index lowest_strip = 32;
+
 /// Runs the rule over all strips: returns the loss, each row's unweighted in `losses`, and with
 /// `gradient` hands G to the logits.
 template <class T, class Logits, class Own>
 SoftmaxSums<Wide<T>> row_rule(Logits& logits, const Own& own, const Targets<T>& targets,
-                              bool gradient, T* strip_data, Wide<T>* losses, Scratch& scratch) {
+                              bool gradient, Wide<T>* losses, Scratch& scratch,
+                              Index lowest = lowest_strip) {
   using W = Wide<T>;
-  const StripPlan<T>& plan = logits.plan();
-  const double work = plan.strip_work(logits.depth());
+  const bool low = logits.plan().strip_rows < (std::min)(lowest, logits.plan().rows);
+  const StripPlan<T> plan = low ? logits.plan().in_groups() : logits.plan();
+  const double work = plan.strip_work(logits.depth()) / double(plan.groups());
+  T* strip_data = scratch.take<T>(plan.strip_size());
   T* positives = scratch.take<T>(plan.strip_rows);
   LineSoftmax<W>* rows = scratch.take<LineSoftmax<W>>(plan.strip_rows);
+  LineSums<W>* row_sums = scratch.take<LineSums<W>>(plan.strip_rows);
   const T reference = common_reference<T>(logits.bound() + targets.largest_prior());
-  // Of each chunk and row of a strip: its sums, and what makes G of its exponentials.
-  LineSums<T>* sums = scratch.take<LineSums<T>>(plan.chunks() * plan.strip_rows);
-  T* factors = scratch.take<T>(plan.chunks() * plan.strip_rows);
+  LineSums<T>* sums = scratch.take<LineSums<T>>(plan.group_chunks() * plan.strip_rows);
   SoftmaxSums<W> total;
 
-  for (Index index = 0; index < plan.strips(); ++index) {
-    const Strip<T> strip = plan.strip(index, strip_data);
-
-    // S, and its exponentials chunk by chunk.
-    parallel_for(plan.chunks(), work, [&](Index c) {
+  // Of a chunk and a row of a strip.
+  const auto sums_of = [&](const Strip<T>& strip, Index c, Index r) -> LineSums<T>& {
+    return sums[(c - strip.origin / plan.chunk) * plan.strip_rows + r];
+  };
+  // f(c) for the chunks of a strip, or of a group.
+  const auto for_chunks = [&](const Strip<T>& strip, const auto& f) {
+    const Index first = strip.origin / plan.chunk;
+    parallel_for((strip.beyond - 1) / plan.chunk - first + 1, work,
+                 [&](Index from_first) { f(first + from_first); });
+  };
+  // S, and its exponentials chunk by chunk.
+  const auto take_exponentials = [&](const Strip<T>& strip) {
+    for_chunks(strip, [&](Index c) {
       logits.fill(strip, c);
       const Index begin = c * plan.chunk, end = plan.chunk_end(c);
       for (Index r = 0; r < strip.rows; ++r) {
@@ -46,56 +61,66 @@ SoftmaxSums<Wide<T>> row_rule(Logits& logits, const Own& own, const Targets<T>& 
         targets.take_row(plan, i, c, s);
       }
       for (Index r = 0; r < strip.rows; ++r)
-        sums[c * plan.strip_rows + r] =
+        sums_of(strip, c, r) =
             targets.take_exponentials(plan, strip.first + r, c, strip.at(r, begin), reference);
     });
+  };
+  // A_ij of exponentials that are relative to another reference than all of the row's.
+  const auto factor = [&](Index i, Index r, const auto& part) {
+    if (part.sum == 0) return W(0);
+    const W gap = W(part.reference) - row_sums[r].exponentials.reference;
+    return targets.weight(i) * rows[r].factor * (gap == 0 ? W(1) : std::exp(gap));
+  };
 
-    // Each row's softmax, from its chunks in their order.
-    parallel_for(strip.rows, work, [&](Index r) {
-      const Index i = strip.first + r;
-      LineSums<W> all;
-      for (Index c = 0; c < plan.chunks(); ++c) all.add(sums[c * plan.strip_rows + r]);
+  for (Index index = 0; index < plan.strips(); ++index) {
+    const Strip<T> first_group = plan.strip(index, strip_data);
+    for (Index r = 0; r < first_group.rows; ++r) row_sums[r] = {};
+    for (Index group = 0; group < plan.groups(); ++group) {
+      const Strip<T> strip = plan.strip(index, strip_data, group);
+      take_exponentials(strip);
+      parallel_for(strip.rows, work, [&](Index r) {
+        for (Index c = strip.origin / plan.chunk; c * plan.chunk < strip.beyond; ++c)
+          row_sums[r].add(sums_of(strip, c, r));
+      });
+    }
+
+    // Each row's softmax.
+    parallel_for(first_group.rows, work, [&](Index r) {
+      const Index i = first_group.first + r;
       LineSums<W> extra;
       if (!own.empty()) {
         extra = own.exponentials(i, targets);
-        all.add(extra);
+        row_sums[r].add(extra);
       }
-      const LineSoftmax<W> row = targets.softmax(targets.positive(i, positives[r]), all);
-      rows[r] = row;
-      losses[i] = row.loss;
-      // A_ij of exponentials that are relative to another reference than all of the row's.
-      const W w = targets.weight(i);
-      const auto factor = [&](const auto& part) {
-        if (part.sum == 0) return W(0);
-        const W gap = W(part.reference) - all.exponentials.reference;
-        return w * row.factor * (gap == 0 ? W(1) : std::exp(gap));
-      };
-      for (Index c = 0; c < plan.chunks(); ++c)
-        factors[c * plan.strip_rows + r] = T(factor(sums[c * plan.strip_rows + r].exponentials));
-      if (!own.empty() && gradient) own.differentiate(i, factor(extra.exponentials), w * row.share);
+      rows[r] = targets.softmax(targets.positive(i, positives[r]), row_sums[r]);
+      losses[i] = rows[r].loss;
+      if (!own.empty() && gradient)
+        own.differentiate(i, factor(i, r, extra.exponentials), targets.weight(i) * rows[r].share);
     });
-    for (Index r = 0; r < strip.rows; ++r)
-      total.diagonal -= targets.weight(strip.first + r) * rows[r].miss;
-    if (!gradient) continue;
+    for (Index r = 0; r < first_group.rows; ++r)
+      total.diagonal -= targets.weight(first_group.first + r) * rows[r].miss;
 
     // G, and the two products that carry it back.
-    parallel_for(plan.chunks(), work, [&](Index c) {
-      const Index begin = c * plan.chunk, end = plan.chunk_end(c);
-      for (Index r = 0; r < strip.rows; ++r) {
-        const Index i = strip.first + r;
-        const W w = targets.weight(i);
-        T* s = strip.at(r, begin);
-        targets.differentiate(plan, i, c, s, factors[c * plan.strip_rows + r],
-                              T(w * rows[r].share));
-        if (begin <= i && i < end) s[i - begin] = T(-w * rows[r].miss);
-      }
-      logits.add_right(strip, c);
-    });
-    for_row_blocks(strip, work, [&](Index first, Index last) {
-      logits.set_left(strip, first, last);
-      if (own.empty()) return;
-      for (Index r = first; r < last; ++r) own.backward(strip.first + r);
-    });
+    for (Index group = 0; group < plan.groups() && gradient; ++group) {
+      const Strip<T> strip = plan.strip(index, strip_data, group);
+      if (plan.groups() > 1) take_exponentials(strip);
+      for_chunks(strip, [&](Index c) {
+        const Index begin = c * plan.chunk, end = plan.chunk_end(c);
+        for (Index r = 0; r < strip.rows; ++r) {
+          const Index i = strip.first + r;
+          const W w = targets.weight(i);
+          T* s = strip.at(r, begin);
+          targets.differentiate(plan, i, c, s, T(factor(i, r, sums_of(strip, c, r).exponentials)),
+                                T(w * rows[r].share));
+          if (begin <= i && i < end) s[i - begin] = T(-w * rows[r].miss);
+        }
+        logits.add_right(strip, c);
+      });
+      for_row_blocks(strip, work,
+                     [&](Index begin, Index end) { logits.set_left(strip, begin, end); });
+    }
+    if (gradient && !own.empty())
+      parallel_for(first_group.rows, work, [&](Index r) { own.backward(first_group.first + r); });
   }
 
   for (Index i = 0; i < plan.rows; ++i) total.loss += targets.weight(i) * losses[i];

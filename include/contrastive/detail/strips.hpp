@@ -22,6 +22,7 @@ struct Strip {
   Index rows = 0;
   Index capacity = 0;  ///< rows that there is room for, a multiple of the kernel's height
   Index origin = 0;    ///< first column that is held, the first of a chunk
+  Index beyond = 0;    ///< one past the last
 
   /// From one chunk to the next.
   [[nodiscard]] Index chunk_size() const { return chunk * capacity; }
@@ -55,26 +56,43 @@ template <class T>
 struct StripPlan {
   static constexpr Index chunk = Kernel<T>::chunk;
   static constexpr Index strip_limit = Index{32} << 20;  // bytes
+  static constexpr Index group_limit = Index{8} << 20;   // bytes
+  static constexpr Index high = 240;                     // rows, enough to reuse operands
 
   Index rows = 0;
   Index cols = 0;
   Index strip_rows = 0;  ///< what is high enough to reuse operands, but at most 32 MiB
   bool symmetric = false;
+  Index group = 0;  ///< chunks of a strip that are held at a time, 0 for all
 
   StripPlan() = default;
   StripPlan(Index row_count, Index col_count) : rows(row_count), cols(col_count) {
     constexpr Index height = Kernel<T>::height;
-    const Index most = (std::min)((std::max)(fitting_rows() / height * height, height), Index{240});
+    const Index most = (std::min)((std::max)(fitting_rows() / height * height, height), high);
     const Index count = (rows + most - 1) / most;
     strip_rows = round_up((rows + count - 1) / count, height);
   }
+
+  /// The same in strips that are high, of which no more is held at a time than of one of these, and
+  /// what stays in a cache.
+  [[nodiscard]] StripPlan in_groups() const {
+    StripPlan plan = *this;
+    plan.strip_rows = (std::min)(high / Kernel<T>::height, (rows - 1) / Kernel<T>::height + 1)
+                      * Kernel<T>::height;
+    const Index size = (std::min)(strip_size(), group_limit / Index(sizeof(T)));
+    plan.group = (std::max)(size / (plan.strip_rows * chunk), Index{1});
+    return plan;
+  }
+  /// Groups of chunks, each of at most group_chunks() chunks.
+  [[nodiscard]] Index groups() const { return (chunks() - 1) / group_chunks() + 1; }
+  [[nodiscard]] Index group_chunks() const { return group > 0 ? group : chunks(); }
 
   static StripPlan of_symmetric(Index n) {
     StripPlan plan;
     plan.rows = plan.cols = n;
     plan.symmetric = true;
     const Index fitting = plan.fitting_rows();
-    plan.strip_rows = (std::min)((std::max)(fitting, Index{1}), Index{240}) / chunk * chunk;
+    plan.strip_rows = (std::min)((std::max)(fitting, Index{1}), high) / chunk * chunk;
     if (plan.strip_rows == 0)
       for (plan.strip_rows = Kernel<T>::height;
            plan.strip_rows * 2 <= fitting && chunk % (plan.strip_rows * 2) == 0;)
@@ -94,7 +112,7 @@ struct StripPlan {
   }
   /// Entries of a strip in memory; no other is larger than the first.
   [[nodiscard]] Index strip_size(Index strip = 0) const {
-    return strip_rows * chunk * (chunks() - first_chunk(strip));
+    return strip_rows * chunk * (group > 0 ? group : chunks() - first_chunk(strip));
   }
 
   /// Entries of all strips together.
@@ -109,10 +127,13 @@ struct StripPlan {
     return double(rows) * held * double(sizeof(T)) <= double(budget);
   }
 
-  [[nodiscard]] Strip<T> strip(Index index, T* data) const {
+  /// A strip, or a group of its chunks.
+  [[nodiscard]] Strip<T> strip(Index index, T* data, Index group_index = 0) const {
     const Index first = index * strip_rows;
-    return {data, first, (std::min)(strip_rows, rows - first), strip_rows,
-            first_chunk(index) * chunk};
+    const Index first_held = group > 0 ? group_index * group : first_chunk(index);
+    const Index beyond = (std::min)((first_held + group_chunks()) * chunk, cols);
+    return {data,  first, (std::min)(strip_rows, rows - first), strip_rows, first_held * chunk,
+            beyond};
   }
   /// f(index, strip) for all strips, one after another in memory if they are `kept`, else each in
   /// the place of the one before.
