@@ -1,8 +1,9 @@
-// The matrix product of the engine: a register-blocked micro-kernel on Eigen's packets.
+// Packs of entries, and the matrix product of the engine: a register-blocked micro-kernel of them.
 //
 // This is the one header that touches Eigen's internals (packet_traits, PacketBlock and the packet
 // functions). Where Eigen has no packets for a scalar type, and everywhere if the whole program
-// defines CONTRASTIVE_EIGEN_PRODUCT, Eigen's own product takes the micro-kernel's place.
+// defines CONTRASTIVE_EIGEN_PRODUCT, a pack is a short loop, and Eigen's own product takes the
+// micro-kernel's place.
 #ifndef CONTRASTIVE_DETAIL_KERNEL_HPP
 #define CONTRASTIVE_DETAIL_KERNEL_HPP
 
@@ -63,7 +64,6 @@ class Pack {
  public:
   static constexpr Index size = Eigen::internal::unpacket_traits<Packet>::size;
 
-  Pack() = default;
   /// x in all places.
   CONTRASTIVE_INLINE Pack(T x) : packet_(Eigen::internal::pset1<Packet>(x)) {}
   CONTRASTIVE_INLINE static Pack at(const T* x) { return Eigen::internal::pload<Packet>(x); }
