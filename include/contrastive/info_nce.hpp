@@ -63,8 +63,8 @@ namespace contrastive {
 /// instead. The gradient of a row shorter than the smallest normal number
 /// may overflow to infinity.
 /// @par Complexity
-/// 3 products of 2 B B d operations, 4 where B is so large that 32 MiB hold only about 32 rows
-/// of logits or less (the value alone: 1). Memory beyond inputs and outputs: 5 B d scalars and a
+/// 3 products of 2 B B d operations, 4 where B is so large that 32 MiB hold less than 32 rows
+/// of logits (the value alone: 1). Memory beyond inputs and outputs: 5 B d scalars and a
 /// strip of at most 32 MiB.
 /// @see van den Oord, Li, Vinyals, "Representation Learning with Contrastive Predictive Coding",
 ///      2018, arXiv:1807.03748, equation 4.

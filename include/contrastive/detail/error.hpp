@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #if defined(__cpp_exceptions) || defined(__EXCEPTIONS) || defined(_CPPUNWIND)
 #define CONTRASTIVE_THROW(exception, message) throw exception(message)
@@ -32,6 +33,7 @@ using Eigen::Index;
 /// What "%lld" prints.
 template <class Integer>
 long long number(Integer n) {
+  static_assert(std::is_integral_v<Integer>);
   return static_cast<long long>(n);
 }
 

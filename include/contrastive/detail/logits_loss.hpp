@@ -51,7 +51,9 @@ class LogitsLoss {
   }
 
   [[nodiscard]] W info_nce() {
-    return row_rule(logits_, NoOwnNegatives<T>(), targets_, gradient_, losses(), scratch_).loss;
+    return row_rule(logits_, logits_.plan(), NoOwnNegatives<T>(), targets_, gradient_, losses(),
+                    scratch_)
+        .loss;
   }
 
   [[nodiscard]] W clip() {

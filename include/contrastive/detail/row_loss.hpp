@@ -38,7 +38,8 @@ class AnyRowLoss : public PairLoss<T> {
     const W limit = target_limit<T>(options, q.rows + n.rows) - targets_.largest_shift();
     this->check_limit(function, limit);
     own_.check(function, limit);
-    this->finish(targets_, row_rule(logits_, own_, targets_, gradient, this->losses_, scratch_));
+    this->finish(targets_, row_rule(logits_, logits_.plan().without_low_strips(), own_, targets_,
+                                    gradient, this->losses_, scratch_));
   }
 
   Own own_{};

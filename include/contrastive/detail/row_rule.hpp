@@ -16,20 +16,14 @@
 
 namespace contrastive::detail {
 
-/// Strips lower than this move gradients and operands through memory more often than they use them:
-/// from there on strips are high, held a group of chunks at a time, and their logits computed
-/// twice.
-inline constexpr Index lowest_strip = 32;
-
 /// Runs the rule over all strips: returns the loss, each row's unweighted in `losses`, and with
-/// `gradient` hands G to the logits.
+/// `gradient` hands G to the logits. A strip that `plan` holds in groups is computed twice: for its
+/// sums, and for G.
 template <class T, class Logits, class Own>
-SoftmaxSums<Wide<T>> row_rule(Logits& logits, const Own& own, const Targets<T>& targets,
-                              bool gradient, Wide<T>* losses, Scratch& scratch,
-                              Index lowest = lowest_strip) {
+SoftmaxSums<Wide<T>> row_rule(Logits& logits, const StripPlan<T>& plan, const Own& own,
+                              const Targets<T>& targets, bool gradient, Wide<T>* losses,
+                              Scratch& scratch) {
   using W = Wide<T>;
-  const bool low = logits.plan().strip_rows < (std::min)(lowest, logits.plan().rows);
-  const StripPlan<T> plan = low ? logits.plan().in_groups() : logits.plan();
   const double work = plan.strip_work(logits.depth()) / double(plan.groups());
   T* strip_data = scratch.take<T>(plan.strip_size());
   T* positives = scratch.take<T>(plan.strip_rows);

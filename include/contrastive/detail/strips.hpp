@@ -58,10 +58,11 @@ struct StripPlan {
   static constexpr Index strip_limit = Index{32} << 20;  // bytes
   static constexpr Index group_limit = Index{8} << 20;   // bytes
   static constexpr Index high = 240;                     // rows, enough to reuse operands
+  static constexpr Index low = 32;                       // rows, too few by far
 
   Index rows = 0;
   Index cols = 0;
-  Index strip_rows = 0;  ///< what is high enough to reuse operands, but at most 32 MiB
+  Index strip_rows = 0;  ///< what is high enough to reuse operands, but at most 32 MiB if it can be
   bool symmetric = false;
   Index group = 0;  ///< chunks of a strip that are held at a time, 0 for all
 
@@ -73,8 +74,14 @@ struct StripPlan {
     strip_rows = round_up((rows + count - 1) / count, height);
   }
 
-  /// The same in strips that are high, of which no more is held at a time than of one of these, and
-  /// what stays in a cache.
+  /// For a rule that can compute a strip twice: low strips move gradients and operands through
+  /// memory more often than they use them.
+  [[nodiscard]] StripPlan without_low_strips() const {
+    const Index fitting = fitting_rows();
+    return fitting < low && fitting < rows ? in_groups() : *this;
+  }
+  /// The same in strips that are high, of which a few chunks are held at a time: no more than what
+  /// stays in a cache, and than a strip of this plan.
   [[nodiscard]] StripPlan in_groups() const {
     StripPlan plan = *this;
     plan.strip_rows = (std::min)(high / Kernel<T>::height, (rows - 1) / Kernel<T>::height + 1)
