@@ -11,7 +11,7 @@ namespace {
 constexpr Index batches[] = {1,   2,   3,   5,   6,   7,   11,  12,  13,  15,  16,
                              17,  31,  47,  48,  49,  63,  64,  65,  95,  96,  97,
                              119, 120, 121, 239, 240, 241, 243, 479, 480, 481, 500};
-constexpr Index widths[] = {1, 2, 7, 8, 15, 16, 17, 33, 255, 256, 257, 300};
+constexpr Index widths[] = {1, 2, 7, 8, 15, 16, 17, 24, 25, 33, 40, 41, 48, 49, 255, 256, 257, 300};
 
 bool needs_two_rows(Loss loss) {
   return loss == Loss::uniformity;

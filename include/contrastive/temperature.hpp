@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "detail/error.hpp"
+#include "detail/view.hpp"
 
 namespace contrastive {
 
@@ -91,26 +92,26 @@ inline Scale resolve_temperature(const char* function, double tau) {
   return {1 / static_cast<long double>(tau), true};
 }
 
-inline Scale resolve_log_scale(const char* function, double alpha, double max_scale) {
+template <class W>
+Scale resolve_log_scale(const char* function, double alpha, double max_scale) {
   if (!std::isfinite(alpha)) refuse(function, "log_scale alpha is %.9g", alpha);
   if (!(max_scale > 0)) refuse(function, "max_scale is %.9g, it must be positive", max_scale);
-  if (!std::isfinite(std::fmin(std::exp(alpha), max_scale)))
+  const W exp_alpha = std::exp(static_cast<W>(alpha));
+  if (!std::isfinite(std::fmin(static_cast<double>(exp_alpha), max_scale)))
     refuse(function, "log_scale alpha is %.9g, exp(alpha) overflows", alpha);
-  const long double scale =
-      std::fmin(std::exp(static_cast<long double>(alpha)), static_cast<long double>(max_scale));
   const double limit = std::log(max_scale);
   // Beyond 1e4 alpha is above any limit that a float could hold.
   const bool was_float =
       std::fabs(alpha) < 1e4 && static_cast<double>(static_cast<float>(alpha)) == alpha;
   const bool at_limit = was_float && alpha <= static_cast<double>(static_cast<float>(limit));
-  return {scale, alpha <= limit || at_limit};
+  return {std::fmin(exp_alpha, static_cast<W>(max_scale)), alpha <= limit || at_limit};
 }
 
 /// Checks the scale, also that it fits the scalar type T.
 template <class T>
 Scale resolve(const char* function, const ScaleArgument& argument) {
   const Scale scale = argument.learned
-                          ? resolve_log_scale(function, argument.value, argument.max_scale)
+                          ? resolve_log_scale<Wide<T>>(function, argument.value, argument.max_scale)
                           : resolve_temperature(function, argument.value);
   if (!(scale.value <= static_cast<long double>((std::numeric_limits<T>::max)())))
     refuse(function, "the scale %.9g overflows the scalar type", static_cast<double>(scale.value));

@@ -17,13 +17,17 @@ namespace contrastive::detail {
 /// The product of a block: C (height x width) = A B, or C += A B.
 ///
 /// Entry (r, q) of A lies at a[r * kRowStep + q * kDepthStep] for q < kPart; the next kPart columns
-/// of A lie part_step further, and so on (kPart of 0: all are in one part). Row q of B (width
-/// entries) lies at b + q * width, row r of C at c + r * c_stride; both aligned for packets. Each
-/// entry of C sums over q in order, wherever it lies in the block.
+/// of A lie part_step further, and so on (kPart of 0: all are in one part). Row q of B lies at
+/// b + q * kWidth, row r of C at c + r * c_stride; both aligned for packets. Each entry of C sums
+/// over q in order, wherever it lies in the block.
+///
+/// A block is kWidth wide: `width`, or `narrow` for what remains of a matrix, at a lower rate.
 template <class T, bool kPackets>
 struct BlockProduct {
   using P = Pack<T, PackKind::packet>;
   static constexpr Index width = 2 * P::size;
+  // Where a packet is short there is little to save.
+  static constexpr Index narrow = P::size * Index(sizeof(T)) >= 32 ? P::size : width;
   // 2 * height accumulators, two packets of b and one of a fit 16 registers or 32.
 #if defined(EIGEN_VECTORIZE_AVX512)
   static constexpr Index height = 8;
@@ -33,24 +37,27 @@ struct BlockProduct {
   static constexpr Index height = 6;
 #endif
 
-  template <Index kRowStep, Index kDepthStep, Index kPart>
+  template <Index kRowStep, Index kDepthStep, Index kPart, Index kWidth = width>
   CONTRASTIVE_NOINLINE static void product(Index depth, const T* a, Index part_step, const T* b,
                                            T* c, Index c_stride, bool add) {
-    product<kRowStep, kDepthStep, kPart>(depth, a, part_step, b, c, c_stride, add,
-                                         std::make_index_sequence<std::size_t(height)>{});
+    product<kRowStep, kDepthStep, kPart, kWidth>(depth, a, part_step, b, c, c_stride, add,
+                                                 std::make_index_sequence<std::size_t(height)>{});
   }
 
-  /// out = the transpose of `in`, both width x width, rows out_stride and in_stride apart.
-  static void transpose(const T* in, Index in_stride, T* out, Index out_stride) {
-    for (Index i = 0; i < width; i += P::size)
-      for (Index j = 0; j < width; j += P::size)
+  /// out = the transpose of `in` (rows x cols, multiples of `narrow`); rows are in_stride and
+  /// out_stride apart.
+  static void transpose(Index rows, Index cols, const T* in, Index in_stride, T* out,
+                        Index out_stride) {
+    for (Index i = 0; i < rows; i += P::size)
+      for (Index j = 0; j < cols; j += P::size)
         P::transpose(in + i * in_stride + j, in_stride, out + j * out_stride + i, out_stride);
   }
 
  private:
-  template <Index kRowStep, Index kDepthStep, Index kPart, std::size_t... Row>
+  template <Index kRowStep, Index kDepthStep, Index kPart, Index kWidth, std::size_t... Row>
   CONTRASTIVE_INLINE static void product(Index depth, const T* a, Index part_step, const T* b, T* c,
                                          Index c_stride, bool add, std::index_sequence<Row...>) {
+    constexpr bool wide = kWidth == width;
     (prefetch(c + Index(Row) * c_stride), ...);
     P left[] = {(static_cast<void>(Row), P(T(0)))...};
     P right[] = {(static_cast<void>(Row), P(T(0)))...};
@@ -58,29 +65,31 @@ struct BlockProduct {
       const Index part = kPart == 0 ? depth : (std::min)(kPart, depth - begin);
       const T* a_part = a;
       for (Index q = 0; q < part; ++q) {
-        const P b_left = P::at(b), b_right = P::at(b + P::size);
-        (step(a_part[Index(Row) * kRowStep], b_left, b_right, left[Row], right[Row]), ...);
+        const P b_left = P::at(b), b_right = P::at(b + kWidth - P::size);
+        (step<wide>(a_part[Index(Row) * kRowStep], b_left, b_right, left[Row], right[Row]), ...);
         a_part += kDepthStep;
-        b += width;
+        b += kWidth;
       }
       if (kPart == 0) break;
       a += part_step;
     }
-    (store(c + Index(Row) * c_stride, add, left[Row], right[Row]), ...);
+    (store<wide>(c + Index(Row) * c_stride, add, left[Row], right[Row]), ...);
   }
 
   CONTRASTIVE_INLINE static void prefetch(const T* c) {
     P::prefetch(c);
     if (width * Index(sizeof(T)) > 64) P::prefetch(c + P::size);
   }
+  template <bool kWide>
   CONTRASTIVE_INLINE static void step(T a, const P& b_left, const P& b_right, P& left, P& right) {
     const P broadcast(a);
     left = multiply_add(broadcast, b_left, left);
-    right = multiply_add(broadcast, b_right, right);
+    if (kWide) right = multiply_add(broadcast, b_right, right);
   }
+  template <bool kWide>
   CONTRASTIVE_INLINE static void store(T* c, bool add, const P& left, const P& right) {
     (add ? P::at(c) + left : left).store(c);
-    (add ? P::at(c + P::size) + right : right).store(c + P::size);
+    if (kWide) (add ? P::at(c + P::size) + right : right).store(c + P::size);
   }
 };
 
@@ -90,8 +99,9 @@ template <class T>
 struct BlockProduct<T, false> {
   static constexpr Index height = 24;
   static constexpr Index width = 16;
+  static constexpr Index narrow = width;
 
-  template <Index kRowStep, Index kDepthStep, Index kPart>
+  template <Index kRowStep, Index kDepthStep, Index kPart, Index kWidth = width>
   static void product(Index depth, const T* a, Index part_step, const T* b, T* c, Index c_stride,
                       bool add) {
     using Eigen::Dynamic;
@@ -112,9 +122,10 @@ struct BlockProduct<T, false> {
     }
   }
 
-  static void transpose(const T* in, Index in_stride, T* out, Index out_stride) {
-    for (Index i = 0; i < width; ++i)
-      for (Index j = 0; j < width; ++j) out[j * out_stride + i] = in[i * in_stride + j];
+  static void transpose(Index rows, Index cols, const T* in, Index in_stride, T* out,
+                        Index out_stride) {
+    for (Index i = 0; i < rows; ++i)
+      for (Index j = 0; j < cols; ++j) out[j * out_stride + i] = in[i * in_stride + j];
   }
 };
 
@@ -159,6 +170,28 @@ struct SmallKernel {
       sum += e;
     }
     return sum.sum();
+  }
+
+  /// The same for a packet's worth of columns of `rows` rows: e becomes the exponentials.
+  static void column_exponentials(const T* s, Index rows, Index row, T* e, T* references, T* sums) {
+    P largest = P::at(s);
+    for (Index i = 1; i < rows; ++i) largest = larger(largest, P::at(s + i * row));
+    largest.store(references);
+    const P finite = larger(largest, P(std::numeric_limits<T>::lowest()));
+    P sum[2] = {P(0), P(0)};
+    for (Index i = 0; i < rows; ++i) {
+      const P exponential = exp_or_zero(P::at(s + i * row) - finite);
+      exponential.store(e + i * row);
+      sum[1] += exponential;
+      std::swap(sum[0], sum[1]);
+    }
+    (sum[0] + sum[1]).store(sums);
+  }
+
+  /// s = factor s + factors e
+  static void combine(T* s, T factor, const T* e, const T* factors, Index count) {
+    for (Index l = 0; l < count; l += lanes)
+      multiply_add(P::at(s + l), P(factor), P::at(factors + l) * P::at(e + l)).store(s + l);
   }
 
   struct Sigmoids {

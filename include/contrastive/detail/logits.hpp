@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "error.hpp"
 #include "side.hpp"
@@ -78,14 +79,10 @@ class EmbeddingLogits {
   void fill(const Strip<T>& strip, Index c) const {
     using K = Kernel<T>;
     const Index begin = c * K::chunk, end = round_up(plan_.chunk_end(c), K::width);
-    for (Index k = 0; k < depth(); k += depth_block) {
-      const Index block = (std::min)(depth_block, depth() - k);
+    for (Index k = 0; k < depth(); k += depth_from(k))
       for (Index j = begin; j < end; j += K::width)
         for (Index r = 0; r < strip.rows; r += K::height)
-          K::template product<K::width, 1, K::width>(block, x_.left(strip.first + r, k),
-                                                     x_.panel_size(), y_.right(j, k),
-                                                     strip.at(r, j), K::chunk, k > 0);
-    }
+          add_block(strip.first + r, j, k, strip.at(r, j), K::chunk);
   }
 
   /// The logits s_ij with j = i + shift of all rows that have one, by the same sums as in fill():
@@ -99,10 +96,7 @@ class EmbeddingLogits {
       alignas(64) T block[std::size_t(K::height * K::width)];
       const Index begin = (first + shift) / K::width * K::width;
       for (Index j = begin; j < last + shift; j += K::width) {
-        for (Index k = 0; k < depth(); k += depth_block)
-          K::template product<K::width, 1, K::width>((std::min)(depth_block, depth() - k),
-                                                     x_.left(first, k), x_.panel_size(),
-                                                     y_.right(j, k), block, K::width, k > 0);
+        for (Index k = 0; k < depth(); k += depth_from(k)) add_block(first, j, k, block, K::width);
         const Index from = (std::max)(first, j - shift);
         const Index to = (std::min)(last, j - shift + K::width);
         for (Index i = from; i < to; ++i) s[i] = block[(i - first) * K::width + i + shift - j];
@@ -114,11 +108,12 @@ class EmbeddingLogits {
   void add_right(const Strip<T>& strip, Index c) const {
     using K = Kernel<T>;
     const Index begin = c * K::chunk, end = round_up(plan_.chunk_end(c), K::height);
-    for (Index panel = 0; panel < x_.panels(); ++panel)
+    for_panels([&](Index panel, auto width) {
       for (Index j = begin; j < end; j += K::height)
-        K::template product<1, K::chunk, 0>(strip.rows, strip.at(0, j), 0,
-                                            x_.natural(panel, strip.first), y_.gradient(panel, j),
-                                            K::width, strip.first > 0);
+        K::template product<1, K::chunk, 0, width>(strip.rows, strip.at(0, j), 0,
+                                                   x_.natural(panel, strip.first),
+                                                   y_.gradient(panel, j), width, strip.first > 0);
+    });
   }
 
   /// dXn += G Yn for the rows begin .. end - 1 of a strip; begin is a multiple of the height. The
@@ -128,11 +123,12 @@ class EmbeddingLogits {
     using K = Kernel<T>;
     constexpr Index kColumns = round_up(depth_block, K::chunk);
     for (Index j = strip.origin; j < strip.beyond; j += kColumns)
-      for (Index panel = 0; panel < y_.panels(); ++panel)
+      for_panels([&](Index panel, auto width) {
         for (Index r = begin; r < end; r += K::height)
-          K::template product<K::chunk, 1, K::chunk>(
+          K::template product<K::chunk, 1, K::chunk, width>(
               (std::min)(kColumns, strip.beyond - j), strip.at(r, j), strip.chunk_size(),
-              y_.natural(panel, j), x_.gradient(panel, strip.first + r), K::width, j > 0);
+              y_.natural(panel, j), x_.gradient(panel, strip.first + r), width, j > 0);
+      });
   }
 
   /// Where S is symmetric, `dx` is that of z, `dy` that of `more`.
@@ -153,6 +149,33 @@ class EmbeddingLogits {
 
  private:
   static constexpr Index depth_block = 256;  // what stays in the first-level cache
+
+  /// How many of the columns k and following of Xn a block product takes: not from panels of both
+  /// widths.
+  [[nodiscard]] Index depth_from(Index k) const {
+    return k < x_.wide_d() ? (std::min)(depth_block, x_.wide_d() - k) : depth() - k;
+  }
+  /// Adds the part of so many columns to the logits of a block; the first sets them.
+  void add_block(Index i, Index j, Index k, T* s, Index s_stride) const {
+    using K = Kernel<T>;
+    if (K::narrow == K::width || k < x_.wide_d())
+      K::template product<K::width, 1, K::width>(depth_from(k), x_.left(i, k), x_.panel_size(),
+                                                 y_.right(j, k), s, s_stride, k > 0);
+    else
+      K::template product<K::narrow, 1, 0>(depth_from(k), x_.left(i, k), 0, y_.right(j, k), s,
+                                           s_stride, k > 0);
+  }
+
+  /// f(panel, its width as a constant) for the panels of natural and gradient.
+  template <class F>
+  void for_panels(const F& f) const {
+    using K = Kernel<T>;
+    for (Index panel = 0; panel < x_.panels(); ++panel)
+      if (K::narrow == K::width || x_.panel_width(panel) == K::width)
+        f(panel, std::integral_constant<Index, K::width>{});
+      else
+        f(panel, std::integral_constant<Index, K::narrow>{});
+  }
 
   StripPlan<T> plan_{};
   Side<T> x_{};

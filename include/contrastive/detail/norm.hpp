@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "inline.hpp"
 #include "view.hpp"
 
 namespace contrastive::detail {
@@ -34,10 +35,9 @@ struct Norm {
 inline constexpr Index norm_lanes = 8;
 
 template <class W>
-W sum_of_lanes(const W* lanes, Index stride) {
-  W sum = 0;
-  for (Index l = 0; l < norm_lanes; ++l) sum += lanes[l * stride];
-  return sum;
+CONTRASTIVE_INLINE W sum_of_lanes(const W* lanes, Index stride) {
+  const auto pair = [&](Index l) { return lanes[l * stride] + lanes[(l + 4) * stride]; };
+  return (pair(0) + pair(2)) + (pair(1) + pair(3));
 }
 
 /// Whether no square that matters has left the range of normal numbers.

@@ -117,7 +117,6 @@ class OwnNegatives {
 
   /// dnn_m = G_im qn_i, and dqn_i += G_im nn_m.
   void backward(Index i) const {
-    constexpr Index width = Side<T>::width;
     const Side<T>& queries = queries_->x();
     for (Index m = begin(i); m < end(i); ++m) {
       const T g = logits_[m];
@@ -126,8 +125,8 @@ class OwnNegatives {
         const T* n = negatives_.natural(panel, m);
         T* dq = queries.gradient(panel, i);
         T* dn = negatives_.gradient(panel, m);
-        for (Index l = 0; l < width; ++l) dn[l] = g * q[l];
-        for (Index l = 0; l < width; ++l) dq[l] += g * n[l];
+        queries.for_entries(panel, [&](Index l) { dn[l] = g * q[l]; });
+        queries.for_entries(panel, [&](Index l) { dq[l] += g * n[l]; });
       }
     }
   }
@@ -141,8 +140,9 @@ class OwnNegatives {
     constexpr Index width = Side<T>::width;
     W lanes[std::size_t(width)] = {};
     for (Index panel = 0; panel < queries.panels(); ++panel)
-      for (Index l = 0; l < width; ++l)
+      queries.for_entries(panel, [&](Index l) {
         lanes[l] += W(queries.natural(panel, i)[l]) * W(y.natural(panel, m)[l]);
+      });
     W sum = 0;
     for (const W lane : lanes) sum += lane;
     return queries_->scale() * sum;

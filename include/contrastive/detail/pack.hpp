@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "inline.hpp"
 
@@ -121,13 +122,19 @@ class Pack {
   /// out = the transpose of `in`, both size x size, rows out_stride and in_stride apart, of any
   /// alignment.
   CONTRASTIVE_INLINE static void transpose(const T* in, Index in_stride, T* out, Index out_stride) {
-    Eigen::internal::PacketBlock<Packet, int(size)> block;
-    for (Index l = 0; l < size; ++l) block.packet[l] = unaligned(in + l * in_stride).packet_;
-    Eigen::internal::ptranspose(block);
-    for (Index l = 0; l < size; ++l) Pack(block.packet[l]).store_unaligned(out + l * out_stride);
+    transpose(in, in_stride, out, out_stride, std::make_index_sequence<std::size_t(size)>{});
   }
 
  private:
+  template <std::size_t... Row>
+  CONTRASTIVE_INLINE static void transpose(const T* in, Index in_stride, T* out, Index out_stride,
+                                           std::index_sequence<Row...>) {
+    Eigen::internal::PacketBlock<Packet, int(size)> block;
+    ((block.packet[Row] = unaligned(in + Index(Row) * in_stride).packet_), ...);
+    Eigen::internal::ptranspose(block);
+    (Pack(block.packet[Row]).store_unaligned(out + Index(Row) * out_stride), ...);
+  }
+
   CONTRASTIVE_INLINE Pack(const Packet& packet) : packet_(packet) {}
 
   Packet packet_;

@@ -23,6 +23,8 @@ namespace contrastive::detail {
 ///     right     [n / width][d][width]   factor * xn, the right operand of S
 ///     gradient  as natural              dXn
 ///
+/// The last panel of `natural` is narrow where that holds what remains of d.
+///
 /// The rows that are both sides of a symmetric S have factor * xn as their natural packing too, so
 /// that s_ij and s_ji have the same bits, and the gradient comes back by as much too large.
 ///
@@ -34,6 +36,7 @@ class Side {
   using W = Wide<T>;
   using K = Kernel<T>;
   static constexpr Index width = K::width;
+  static constexpr Index narrow = K::narrow;
   static constexpr Index chunk = K::chunk;
 
   enum class Role { left, right, both, own };
@@ -49,7 +52,7 @@ class Side {
         n_(x.rows + more.rows),
         d_(x.cols),
         padded_n_(round_up(n_, chunk)),
-        padded_d_(round_up(d_, width)) {}
+        padded_d_(round_up(d_, narrow)) {}
 
   /// The same rows as the left side of a symmetric S: what is packed is shared.
   [[nodiscard]] Side as_left() const {
@@ -106,10 +109,22 @@ class Side {
     return operand_ + j * padded_d_ + k * width;
   }
   /// Panels of `natural` and `gradient` hold the columns panel * width and following.
-  [[nodiscard]] Index panels() const { return padded_d_ / width; }
+  [[nodiscard]] Index panels() const { return (padded_d_ + width - 1) / width; }
   [[nodiscard]] Index panel_size() const { return padded_n_ * width; }
+  [[nodiscard]] Index panel_width(Index panel) const {
+    return (std::min)(width, padded_d_ - panel * width);
+  }
+  /// Columns that are in panels of full width.
+  [[nodiscard]] Index wide_d() const { return padded_d_ % width == 0 ? d_ : padded_d_ - narrow; }
   [[nodiscard]] const T* natural(Index panel, Index i) const { return natural_ + place(panel, i); }
   [[nodiscard]] T* gradient(Index panel, Index i) const { return gradient_ + place(panel, i); }
+
+  /// f(l) for the entries of a row of a panel.
+  template <class F>
+  CONTRASTIVE_INLINE void for_entries(Index panel, const F& f) const {
+    for (Index begin = 0; begin < panel_width(panel); begin += narrow)
+      for (Index l = begin; l < begin + narrow; ++l) f(l);
+  }
 
   /// dxn_i += sign multiples[i] xn_i
   void add_multiple_of_rows(const W* multiples, W sign) const {
@@ -118,8 +133,9 @@ class Side {
         for (Index i = begin; i < end; ++i) {
           const T* unit = natural(panel, i);
           T* d_unit = gradient(panel, i);
-          for (Index l = 0; l < width; ++l)
+          for_entries(panel, [&](Index l) {
             d_unit[l] = T(W(d_unit[l]) + sign * multiples[i] * W(unit[l]));
+          });
         }
     });
   }
@@ -149,7 +165,9 @@ class Side {
  private:
   [[nodiscard]] bool is_right() const { return role_ == Role::right || role_ == Role::both; }
 
-  [[nodiscard]] Index place(Index panel, Index i) const { return (panel * padded_n_ + i) * width; }
+  [[nodiscard]] Index place(Index panel, Index i) const {
+    return panel * panel_size() + i * panel_width(panel);
+  }
 
   /// f(begin, end) for the rows chunk by chunk.
   template <class F>
@@ -170,32 +188,32 @@ class Side {
 
   /// Rows i .. i + width - 1 and columns of one panel of x; padding is zero.
   void load_tile(Index i, Index panel, T* tile) const {
-    const Index k = panel * width, cols = (std::min)(width, d_ - k);
-    if (i + width > n_ || cols < width) std::fill(tile, tile + width * width, T(0));
+    const Index k = panel * width, step = panel_width(panel), cols = (std::min)(step, d_ - k);
+    if (i + width > n_ || cols < step) std::fill(tile, tile + width * step, T(0));
     for_parts(x_, more_, i, [&](const View<const T>& x, Index first, Index r, Index rows) {
-      if (x.col_stride == 1 && cols == width)
+      if (x.col_stride == 1 && cols == step)
         for (Index row = 0; row < rows; ++row)
-          std::copy_n(&x(first + row, k), width, tile + (r + row) * width);
-      else if (x.row_stride == 1 && cols == width && rows == width)
-        K::transpose(&x(first, k), x.col_stride, tile, width);
+          std::copy_n(&x(first + row, k), step, tile + (r + row) * step);
+      else if (x.row_stride == 1 && cols == step && rows == width)
+        K::transpose(step, width, &x(first, k), x.col_stride, tile, step);
       else
         for (Index row = 0; row < rows; ++row)
-          for (Index l = 0; l < cols; ++l) tile[(r + row) * width + l] = x(first + row, k + l);
+          for (Index l = 0; l < cols; ++l) tile[(r + row) * step + l] = x(first + row, k + l);
     });
   }
 
   void store_tile(Index i, Index panel, const T* tile, const View<T>& dx,
                   const View<T>& dmore) const {
-    const Index k = panel * width, cols = (std::min)(width, d_ - k);
+    const Index k = panel * width, step = panel_width(panel), cols = (std::min)(step, d_ - k);
     for_parts(dx, dmore, i, [&](const View<T>& x, Index first, Index r, Index rows) {
-      if (x.col_stride == 1 && cols == width)
+      if (x.col_stride == 1 && cols == step)
         for (Index row = 0; row < rows; ++row)
-          std::copy_n(tile + (r + row) * width, width, &x(first + row, k));
-      else if (x.row_stride == 1 && cols == width && rows == width)
-        K::transpose(tile, width, &x(first, k), x.col_stride);
+          std::copy_n(tile + (r + row) * step, step, &x(first + row, k));
+      else if (x.row_stride == 1 && cols == step && rows == width)
+        K::transpose(width, step, tile, step, &x(first, k), x.col_stride);
       else
         for (Index row = 0; row < rows; ++row)
-          for (Index l = 0; l < cols; ++l) x(first + row, k + l) = tile[(r + row) * width + l];
+          for (Index l = 0; l < cols; ++l) x(first + row, k + l) = tile[(r + row) * step + l];
     });
   }
 
@@ -208,19 +226,20 @@ class Side {
     alignas(64) T tile[std::size_t(width * width)];
     alignas(64) T spare[std::size_t(width)];
     load_tile(i, panel, tile);
-    const Index at = place(panel, i);
+    const Index at = place(panel, i), step = panel_width(panel);
     for (Index r = 0; r < (std::min)(width, n_ - i); ++r) {
-      T* natural = natural_ != nullptr ? natural_ + at + r * width : spare;
-      normalise(i + r, factor, tile + r * width, natural);
+      T* natural = natural_ != nullptr ? natural_ + at + r * step : spare;
+      normalise(i + r, panel, factor, tile + r * step, natural);
     }
     if (is_right())
-      K::transpose(tile, width, operand_ + i * padded_d_ + panel * width * width, width);
+      K::transpose(width, step, tile, step, operand_ + i * padded_d_ + panel * width * width,
+                   width);
     else if (operand_ != nullptr)
-      std::copy_n(tile, width * width, operand_ + at);
+      std::copy_n(tile, width * step, operand_ + at);
   }
 
   /// Part of a row of x becomes that of factor * xn; xn goes to `natural`.
-  void normalise(Index i, W factor, T* __restrict x, T* __restrict natural) const {
+  void normalise(Index i, Index panel, W factor, T* __restrict x, T* __restrict natural) const {
     const Norm<W> norm = similarity_ == Similarity::cosine ? norms_[i] : Norm<W>{1, 0};
     const W inverse = 1 / norm.length;
     const W natural_factor = role_ == Role::both ? factor : W(1);
@@ -229,11 +248,11 @@ class Side {
       x[l] = T(unit * factor);
     };
     if (norm.exponent != 0)
-      for (Index l = 0; l < width; ++l) scaled(l, norm.divide(W(x[l])));
+      for_entries(panel, [&](Index l) { scaled(l, norm.divide(W(x[l]))); });
     else if (std::is_same_v<T, W>)
-      for (Index l = 0; l < width; ++l) scaled(l, W(x[l]) / norm.length);
+      for_entries(panel, [&](Index l) { scaled(l, W(x[l]) / norm.length); });
     else  // as exact, where W is wider than T
-      for (Index l = 0; l < width; ++l) scaled(l, W(x[l]) * inverse);
+      for_entries(panel, [&](Index l) { scaled(l, W(x[l]) * inverse); });
   }
 
   /// radial_i for unpack(), of the rows begin .. end - 1, at most a chunk of them.
@@ -254,7 +273,7 @@ class Side {
         const T* a = natural(panel, i);
         const T* b = other + place(panel, i);
         W* lane = lanes[i - begin];
-        for (Index l = 0; l < width; ++l) lane[l] += W(a[l]) * W(b[l]);
+        for_entries(panel, [&](Index l) { lane[l] += W(a[l]) * W(b[l]); });
       }
     for (Index i = begin; i < end; ++i) {
       W sum = 0;
@@ -266,24 +285,27 @@ class Side {
   /// One panel's part of the rows i .. i + width - 1 of dx.
   void unpack_tile(Index i, Index panel, W scale, const View<T>& dx, const View<T>& dmore) const {
     alignas(64) T tile[std::size_t(width * width)];
+    const Index step = panel_width(panel);
     for (Index r = 0; r < (std::min)(width, n_ - i); ++r)
-      through_norm(i + r, scale, natural(panel, i + r), gradient(panel, i + r), tile + r * width);
+      through_norm(i + r, panel, scale, tile + r * step);
     store_tile(i, panel, tile, dx, dmore);
   }
 
   /// Part of a row of dx.
-  void through_norm(Index i, W scale, const T* unit, const T* d_unit, T* __restrict dx) const {
+  void through_norm(Index i, Index panel, W scale, T* __restrict dx) const {
+    const T* unit = natural(panel, i);
+    const T* d_unit = gradient(panel, i);
     const bool cosine = similarity_ == Similarity::cosine;
     const Norm<W> norm = cosine ? norms_[i] : Norm<W>{1, 0};
     const W radial = cosine ? radials_[i] : W(0);
     const W inverse = 1 / norm.length;
     const auto tangent = [&](Index l) { return scale * (W(d_unit[l]) - W(unit[l]) * radial); };
     if (norm.exponent != 0)
-      for (Index l = 0; l < width; ++l) dx[l] = T(norm.divide(tangent(l)));
+      for_entries(panel, [&](Index l) { dx[l] = T(norm.divide(tangent(l))); });
     else if (std::is_same_v<T, W>)
-      for (Index l = 0; l < width; ++l) dx[l] = T(tangent(l) / norm.length);
+      for_entries(panel, [&](Index l) { dx[l] = T(tangent(l) / norm.length); });
     else
-      for (Index l = 0; l < width; ++l) dx[l] = T(tangent(l) * inverse);
+      for_entries(panel, [&](Index l) { dx[l] = T(tangent(l) * inverse); });
   }
 
   Role role_ = Role::left;

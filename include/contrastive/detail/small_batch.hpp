@@ -57,7 +57,7 @@ class SmallBatch {
       padded_n_ = round_up(n_, block);
       padded_d_ = round_up(d_, block);
       const Index size = padded_n_ * padded_d_, logits = padded_n_ * padded_n_;
-      lengths_ = scratch.take<W>(2 * n_);
+      lengths_ = scratch.take<W>(2 * padded_n_);
       x_ = scratch.take<T>((gradient ? 4 : 3) * size + 2 * logits);
       y_ = x_ + size;
       dx_ = y_ + size;
@@ -67,7 +67,7 @@ class SmallBatch {
       load(x, x_);
       load(y, y_);
       W largest_x = 1, largest_y = 1;
-      taken_ = normalise(x_, lengths_, largest_x) && normalise(y_, lengths_ + n_, largest_y)
+      taken_ = normalise(x_, lengths_, largest_x) && normalise(y_, lengths_ + padded_n_, largest_y)
                && scale_ * largest_x * largest_y <= limit;
       return taken_;
     }
@@ -80,8 +80,17 @@ class SmallBatch {
   W row_loss(bool gradient, W* losses) {
     fill(0);
     const W share = 1 / W(n_);
-    std::fill_n(losses, n_, W(0));
-    softmax(s_, share, gradient, losses);
+    W positives[std::size_t(largest_batch)];
+    LineSoftmax<W> rows[std::size_t(largest_batch)];
+    take_positives(positives);
+    row_softmax(positives, rows);
+    for (Index i = 0; i < n_; ++i) {
+      losses[i] = rows[i].loss;
+      if (!gradient) continue;
+      T* s = s_ + i * padded_n_;
+      multiply(s, T(share * rows[i].factor));
+      s[i] = T(-share * rows[i].miss);
+    }
     return mean(losses);
   }
 
@@ -89,21 +98,20 @@ class SmallBatch {
   W symmetric_loss(bool gradient, W* losses) {
     fill(0);
     const W share = 1 / W(2 * n_);
-    for_tiles([&](Index i, Index j) {
-      K::transpose(s_ + i * padded_n_ + j, padded_n_, columns_ + j * padded_n_ + i, padded_n_);
-    });
-    std::fill_n(losses, n_, W(0));
-    softmax(s_, share, gradient, losses);
-    softmax(columns_, share, gradient, losses);
-    for (Index i = 0; i < n_; ++i) losses[i] /= 2;
-    if (gradient)
-      for_tiles([&](Index i, Index j) {
-        alignas(64) T tile[std::size_t(K::lanes * K::lanes)];
-        K::transpose(columns_ + j * padded_n_ + i, padded_n_, tile, K::lanes);
-        for (Index r = 0; r < K::lanes; ++r)
-          for (Index l = 0; l < K::lanes; ++l)
-            s_[(i + r) * padded_n_ + j + l] += tile[r * K::lanes + l];
-      });
+    W positives[std::size_t(largest_batch)];
+    LineSoftmax<W> rows[std::size_t(largest_batch)], columns[std::size_t(largest_batch)];
+    take_positives(positives);
+    column_softmax(positives, columns);
+    row_softmax(positives, rows);
+    alignas(64) T factors[std::size_t(largest_batch)] = {};
+    for (Index j = 0; j < n_; ++j) factors[j] = T(share * columns[j].factor);
+    for (Index i = 0; i < n_; ++i) {
+      losses[i] = (rows[i].loss + columns[i].loss) / 2;
+      if (!gradient) continue;
+      T* s = s_ + i * padded_n_;
+      K::combine(s, T(share * rows[i].factor), columns_ + i * padded_n_, factors, padded_n_);
+      s[i] = T(-share * (rows[i].miss + columns[i].miss));
+    }
     return mean(losses);
   }
 
@@ -112,15 +120,17 @@ class SmallBatch {
   W sigmoid_loss(double bias, W* losses, W& d_bias) {
     fill(W(bias));
     const W share = 1 / W(n_);
-    d_bias = 0;
+    typename K::Sigmoids sums[std::size_t(largest_batch)];
     for (Index i = 0; i < n_; ++i) {
       T* row = line(s_, i);
       row[i] = -row[i];
-      const typename K::Sigmoids sums = K::sigmoids(row, padded_n_);
-      W excess = 0;
-      for (const T q : sums.excess) excess += W(q) + excess * W(q);
-      losses[i] = W(sums.above) + std::log1p(excess);
-      d_bias += share * (W(sums.sum) - 2 * W(row[i]));
+      sums[i] = K::sigmoids(row, padded_n_);
+    }
+    d_bias = 0;
+    for (Index i = 0; i < n_; ++i) {
+      T* row = s_ + i * padded_n_;
+      losses[i] = W(sums[i].above) + std::log1p(joined(sums[i].excess));
+      d_bias += share * (W(sums[i].sum) - 2 * W(row[i]));
       multiply(row, T(share));
       row[i] = -row[i];
     }
@@ -132,7 +142,7 @@ class SmallBatch {
     product(padded_d_, n_, s_, padded_n_, 1, y_, padded_d_, dx_);
     product(padded_d_, n_, s_, 1, padded_n_, x_, padded_d_, dy_);
     d_log_scale_ = scale_ * through_norms(x_, lengths_, dx_);
-    through_norms(y_, lengths_ + n_, dy_);
+    through_norms(y_, lengths_ + padded_n_, dy_);
   }
 
   /// sum_ij G_ij s_ij
@@ -156,13 +166,6 @@ class SmallBatch {
     W sum = 0;
     for (Index i = 0; i < n_; ++i) sum += losses[i];
     return sum / W(n_);
-  }
-
-  /// f(i, j) for the tiles of S, lanes x lanes each.
-  template <class F>
-  void for_tiles(const F& f) const {
-    for (Index i = 0; i < n_; i += K::lanes)
-      for (Index j = 0; j < n_; j += K::lanes) f(i, j);
   }
 
   /// C (n x cols) = A B, where entry (r, q) of A lies at a[r * a_row + q * a_depth] and rows of B
@@ -213,6 +216,16 @@ class SmallBatch {
     }
   }
 
+  /// prod (1 + q_l) - 1
+  [[nodiscard]] static W joined(const T* q) {
+    W products[std::size_t(K::lanes)];
+    for (Index l = 0; l < K::lanes; ++l) products[l] = W(q[l]);
+    for (Index half = K::lanes / 2; half > 0; half /= 2)
+      for (Index l = 0; l < half; ++l)
+        products[l] += products[l + half] + products[l] * products[l + half];
+    return products[0];
+  }
+
   [[nodiscard]] W dot(const T* a, const T* b) const {
     W lanes[std::size_t(norm_lanes)];
     for (Index l = 0; l < norm_lanes; ++l) lanes[l] = W(a[l]) * W(b[l]);
@@ -225,17 +238,17 @@ class SmallBatch {
   /// dot, where products of rows must not leave the range of T either.
   CONTRASTIVE_NOINLINE bool normalise(T* x, W* lengths, W& largest) const {
     const W limit = std::sqrt(std::sqrt(W((std::numeric_limits<T>::max)())));
-    for (Index i = 0; i < n_; ++i, x += padded_d_) {
-      const W squares = dot(x, x);
-      if (!is_ordinary(squares)) return false;
-      const W length = std::sqrt(squares);
-      lengths[i] = length;
-      if (!cosine_) {
-        if (!(length > 1 / limit && length < limit)) return false;
-        largest = (std::max)(largest, length);
-        continue;
-      }
-      const W inverse = 1 / length;
+    // One step of all rows after another, so that no row waits for the last.
+    for (Index i = 0; i < n_; ++i) lengths[i] = dot(x + i * padded_d_, x + i * padded_d_);
+    for (Index i = 0; i < n_; ++i) {
+      if (!is_ordinary(lengths[i])) return false;
+      lengths[i] = std::sqrt(lengths[i]);
+      if (cosine_) continue;
+      if (!(lengths[i] > 1 / limit && lengths[i] < limit)) return false;
+      largest = (std::max)(largest, lengths[i]);
+    }
+    for (Index i = 0; i < n_ && cosine_; ++i, x += padded_d_) {
+      const W length = lengths[i], inverse = 1 / length;
       for (Index k = 0; k < padded_d_; k += block)
         for (Index l = 0; l < block; ++l)
           x[k + l] = std::is_same_v<T, W> ? T(W(x[k + l]) / length) : T(W(x[k + l]) * inverse);
@@ -253,40 +266,47 @@ class SmallBatch {
       for (Index l = 0; l < block; ++l) s[l] = T(W(s[l]) * scale_ + shift);
   }
 
-  /// Adds the losses of lines of logits, and replaces them by share times their derivatives.
-  void softmax(T* lines, W share, bool gradient, W* losses) const {
-    W positives[std::size_t(largest_batch)];
-    ExpSum<W> others[std::size_t(largest_batch)];
-    // One step of all lines after another, so that no line waits for the last.
+  /// The diagonal of S, which becomes -inf, as is what pads the rows.
+  void take_positives(W* positives) const {
     for (Index i = 0; i < n_; ++i) {
-      T* s = line(lines, i);
+      T* s = line(s_, i);
       positives[i] = W(s[i]);
       s[i] = minus_infinity<T>;
     }
+  }
+
+  /// The softmax of each row; S becomes the exponentials. One step of all rows after another, so
+  /// that no row waits for the last.
+  void row_softmax(const W* positives, LineSoftmax<W>* rows) const {
+    ExpSum<W> others[std::size_t(largest_batch)];
     for (Index i = 0; i < n_; ++i) {
       T reference;
-      others[i].sum = W(K::exponentials(lines + i * padded_n_, padded_n_, reference));
+      others[i].sum = W(K::exponentials(s_ + i * padded_n_, padded_n_, reference));
       others[i].reference = W(reference);
     }
-    for (Index i = 0; i < n_; ++i) {
-      const LineSoftmax<W> softmax = coupled_softmax(positives[i], others[i]);
-      losses[i] += softmax.loss;
-      if (!gradient) continue;
-      T* s = lines + i * padded_n_;
-      multiply(s, T(share * softmax.factor));
-      s[i] = T(-share * softmax.miss);
-    }
+    for (Index i = 0; i < n_; ++i) rows[i] = coupled_softmax(positives[i], others[i]);
+  }
+
+  /// The softmax of each column; the exponentials go beside S.
+  void column_softmax(const W* positives, LineSoftmax<W>* columns) const {
+    alignas(64) T sums[std::size_t(largest_batch)];
+    alignas(64) T references[std::size_t(largest_batch)];
+    for (Index j = 0; j < padded_n_; j += K::lanes)
+      K::column_exponentials(s_ + j, n_, padded_n_, columns_ + j, references + j, sums + j);
+    for (Index j = 0; j < n_; ++j)
+      columns[j] = coupled_softmax(positives[j], ExpSum<W>{W(references[j]), W(sums[j])});
   }
 
   /// dx in place of dxn; returns sum_i xn_i . dxn_i.
   CONTRASTIVE_NOINLINE W through_norms(const T* __restrict unit, const W* lengths,
                                        T* __restrict dx) const {
     const W scale = scale_;
+    W along[std::size_t(largest_batch)];
+    for (Index i = 0; i < n_; ++i) along[i] = dot(unit + i * padded_d_, dx + i * padded_d_);
     W sum = 0;
     for (Index i = 0; i < n_; ++i, unit += padded_d_, dx += padded_d_) {
-      const W along = dot(unit, dx);
-      sum += along;
-      const W radial = cosine_ ? along : W(0), length = cosine_ ? lengths[i] : W(1);
+      sum += along[i];
+      const W radial = cosine_ ? along[i] : W(0), length = cosine_ ? lengths[i] : W(1);
       const W factor = scale / length;
       for (Index k = 0; k < padded_d_; k += block) {
         for (Index l = 0; l < block; ++l) {
@@ -310,7 +330,7 @@ class SmallBatch {
   T* dx_ = nullptr;
   T* dy_ = nullptr;
   T* s_ = nullptr;        // padded_n x padded_n: S, then G
-  T* columns_ = nullptr;  // the same for columns
+  T* columns_ = nullptr;  // the same: exponentials of columns
 };
 
 }  // namespace contrastive::detail
