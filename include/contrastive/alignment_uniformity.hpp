@@ -100,7 +100,7 @@ template <class DA, class DB>
 /// @par Complexity
 /// Pairs are symmetric: of three products of 2 N N d operations half is computed (the value alone:
 /// a sixth), and a sixth more for rows so far apart that the largest exponential is looked for
-/// first. Memory beyond inputs and outputs: 5 N d scalars and a strip of at most 32 MiB.
+/// first. Memory beyond inputs and outputs: 5 N d scalars and strips in parts of at most 4 MiB.
 /// @see Wang, Isola, 2020, arXiv:2005.10242, section 4.1.
 template <class DZ>
 void uniformity_loss_grad(const Eigen::MatrixBase<DZ>& Z, double t, Similarity similarity,

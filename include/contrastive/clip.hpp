@@ -44,8 +44,8 @@ namespace contrastive {
 /// as info_nce_loss_grad.
 /// @par Complexity
 /// 4 products of 2 B B d operations, or 3 where the logits fit the workspace's budget (the value
-/// alone: 1). Memory beyond inputs and outputs: 5 B d scalars, a strip of at most 32 MiB, and the
-/// budget. The budget does not change a bit of the result.
+/// alone: 1). Memory beyond inputs and outputs: 5 B d scalars, strips in parts of at most 4 MiB,
+/// and the budget. The budget does not change a bit of the result.
 /// @see Radford et al., "Learning Transferable Visual Models From Natural Language Supervision",
 ///      2021, arXiv:2103.00020, figure 3.
 template <class DQ, class DP, class Scale>
@@ -136,7 +136,7 @@ template <class DQ, class DP, class Scale>
 /// @par Accuracy
 /// 1e-12 in double and 1e-5 in float, relative to the largest entry.
 /// @par Complexity
-/// O(B B); memory beyond S and dS: a strip of at most 32 MiB, and the workspace's budget.
+/// O(B B); memory beyond S and dS: strips in parts of at most 4 MiB, and the workspace's budget.
 template <class DS>
 void clip_logits_loss_grad(const Eigen::MatrixBase<DS>& S, const SoftmaxOptions& options,
                            LogitsGradient<DS>& result, Workspace& workspace) {

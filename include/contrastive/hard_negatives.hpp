@@ -48,8 +48,8 @@ namespace contrastive {
 /// as info_nce_loss_grad.
 /// @par Complexity
 /// 3 products of 2 B (B + M) d operations with `shared`, of 2 B B d and O(M d) more with `own` (the
-/// value alone: 1), one more where 32 MiB hold less than 32 rows of logits. Memory beyond
-/// inputs and outputs: (5 B + 3 M) d scalars and a strip of at most 32 MiB.
+/// value alone: 1), one more where 48 MiB hold less than 64 rows of logits. Memory beyond
+/// inputs and outputs: (5 B + 3 M) d scalars and a strip of at most 48 MiB.
 /// @see Karpukhin et al., "Dense Passage Retrieval for Open-Domain Question Answering", 2020,
 ///      arXiv:2004.04906, equation 2; He et al. (MoCo), 2020, arXiv:1911.05722, equation 1.
 template <class DQ, class DP, class DN, class Scale>

@@ -63,9 +63,9 @@ namespace contrastive {
 /// instead. The gradient of a row shorter than the smallest normal number
 /// may overflow to infinity.
 /// @par Complexity
-/// 3 products of 2 B B d operations, 4 where B is so large that 32 MiB hold less than 32 rows
+/// 3 products of 2 B B d operations, 4 where B is so large that 48 MiB hold less than 64 rows
 /// of logits (the value alone: 1). Memory beyond inputs and outputs: 5 B d scalars and a
-/// strip of at most 32 MiB.
+/// strip of at most 48 MiB.
 /// @see van den Oord, Li, Vinyals, "Representation Learning with Contrastive Predictive Coding",
 ///      2018, arXiv:1807.03748, equation 4.
 template <class DQ, class DP, class Scale>
@@ -157,7 +157,7 @@ template <class DQ, class DP, class Scale>
 /// @par Accuracy
 /// 1e-12 in double and 1e-5 in float, relative to the largest entry.
 /// @par Complexity
-/// O(B B); memory beyond S and dS: a strip of at most 32 MiB.
+/// O(B B); memory beyond S and dS: a strip of at most 48 MiB.
 template <class DS>
 void info_nce_logits_loss_grad(const Eigen::MatrixBase<DS>& S, const SoftmaxOptions& options,
                                LogitsGradient<DS>& result, Workspace& workspace) {

@@ -29,7 +29,7 @@ namespace contrastive {
 /// @par Accuracy
 /// 1e-12 in double and 1e-5 in float, relative to the largest entry of dS; nats relative to log N.
 /// @par Complexity
-/// O(N N); memory beyond S and dS: a strip of at most 32 MiB.
+/// O(N N); memory beyond S and dS: a strip of at most 48 MiB.
 /// @see van den Oord, Li, Vinyals, 2018, arXiv:1807.03748, section 2.3; Poole et al., "On
 ///      Variational Bounds of Mutual Information", 2019, arXiv:1905.06922, equation 10.
 template <class DS>

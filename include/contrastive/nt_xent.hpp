@@ -42,7 +42,7 @@ namespace contrastive {
 /// @par Complexity
 /// S is symmetric: of three products of 2 (2B)^2 d operations half is computed (the value alone: a
 /// sixth), and two thirds where exponentials do not fit the workspace's budget. Memory beyond
-/// inputs and outputs: 6 B d scalars, a strip of at most 32 MiB, and the budget.
+/// inputs and outputs: 6 B d scalars, strips in parts of at most 4 MiB, and the budget.
 /// @see Chen, Kornblith, Norouzi, Hinton, "A Simple Framework for Contrastive Learning of Visual
 ///      Representations", 2020, arXiv:2002.05709, equation 1.
 template <class DA, class DB, class Scale>

@@ -40,7 +40,7 @@ namespace contrastive {
 /// as info_nce_loss_grad; sigmoid and softplus neither overflow nor cancel.
 /// @par Complexity
 /// 3 products of 2 B B d operations (the value alone: 1). Memory beyond inputs and outputs: 5 B d
-/// scalars and a strip of at most 32 MiB.
+/// scalars and strips in parts of at most 4 MiB.
 /// @see Zhai, Mustafa, Kolesnikov, Beyer, "Sigmoid Loss for Language Image Pre-Training", 2023,
 ///      arXiv:2303.15343, algorithm 1.
 template <class DQ, class DP, class Scale>
@@ -133,7 +133,7 @@ template <class DQ, class DP, class Scale>
 /// @par Accuracy
 /// 1e-12 in double and 1e-5 in float, relative to the largest entry.
 /// @par Complexity
-/// O(B B); memory beyond S and dS: a strip of at most 32 MiB.
+/// O(B B); memory beyond S and dS: strips in parts of at most 4 MiB.
 template <class DS>
 void siglip_logits_loss_grad(const Eigen::MatrixBase<DS>& S, double bias,
                              const SigLipOptions& options, SigLipLogitsGradient<DS>& result,

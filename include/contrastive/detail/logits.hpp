@@ -121,7 +121,7 @@ class EmbeddingLogits {
   /// rows stays.
   void set_left(const Strip<T>& strip, Index begin, Index end) const {
     using K = Kernel<T>;
-    constexpr Index kColumns = round_up(depth_block, K::chunk);
+    constexpr Index kColumns = StripPlan<T>::block_cols;
     for (Index j = strip.origin; j < strip.beyond; j += kColumns)
       for_panels([&](Index panel, auto width) {
         for (Index r = begin; r < end; r += K::height)
@@ -227,18 +227,15 @@ void check_logits(const char* function, const EmbeddingLogits<T>& logits, Wide<T
                   T* strip_data) {
   if (logits.bound() <= limit) return;
   const StripPlan<T>& plan = logits.plan();
-  for (Index index = 0; index < plan.strips(); ++index) {
-    const Strip<T> strip = plan.strip(index, strip_data);
-    const Index first = plan.first_chunk(index);
-    parallel_for(plan.chunks() - first, plan.strip_work(logits.depth()),
-                 [&](Index c) { logits.fill(strip, first + c); });
+  plan.for_parts(strip_data, false, [&](Index /*index*/, const Strip<T>& strip) {
+    strip.for_chunks(plan.part_work(logits.depth()), [&](Index c) { logits.fill(strip, c); });
     for (Index r = 0; r < strip.rows; ++r)
-      for (Index j = strip.origin; j < plan.cols; ++j)
+      for (Index j = strip.origin; j < strip.beyond; ++j)
         if (!(std::fabs(Wide<T>(*strip.at(r, j))) <= limit))
           refuse_overflow(function,
                           "the logit of row %lld and column %lld overflows the scalar type",
                           number(strip.first + r), number(j));
-  }
+  });
 }
 
 /// The same for the caller's logits.

@@ -51,8 +51,8 @@ class LogitsLoss {
   }
 
   [[nodiscard]] W info_nce() {
-    return row_rule(logits_, logits_.plan(), NoOwnNegatives<T>(), targets_, gradient_, losses(),
-                    scratch_)
+    return row_rule(logits_, logits_.plan().for_two_uses(), NoOwnNegatives<T>(), targets_,
+                    gradient_, losses(), scratch_)
         .loss;
   }
 
@@ -64,8 +64,7 @@ class LogitsLoss {
   }
 
   [[nodiscard]] SigmoidSums<W> siglip() {
-    return sigmoid_rule(logits_, excluded_, weights_, bias_, gradient_, strip(), losses(),
-                        scratch_);
+    return sigmoid_rule<T>(logits_, excluded_, weights_, bias_, gradient_, losses(), scratch_);
   }
 
  private:
@@ -82,8 +81,6 @@ class LogitsLoss {
     check_finite(function, "S", s);
     check_logits(function, s, limit);
   }
-
-  T* strip() { return scratch_.template take<T>(logits_.plan().strip_size()); }
 
   W* losses() { return scratch_.template take<W>(logits_.plan().rows); }
 

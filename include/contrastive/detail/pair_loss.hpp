@@ -72,8 +72,7 @@ class PairLoss {
   /// Refuses logits beyond `limit` in magnitude; after they are packed.
   void check_limit(const char* function, W limit) {
     if (logits_.bound() > limit)
-      check_logits(function, logits_, limit,
-                   scratch_.template take<T>(logits_.plan().strip_size()));
+      check_logits(function, logits_, limit, scratch_.template take<T>(logits_.plan().part_size()));
   }
 
   /// What the options of a softmax loss come to; after the logits are packed.

@@ -38,18 +38,19 @@ class ReportSweep : public HardRowLoss<T> {
   ReportCounts<W> count() {
     const StripPlan<T>& plan = logits_.plan();
     const Index padded_cols = plan.chunks() * plan.chunk;
-    T* strip_data = scratch_.template take<T>(plan.strip_size());
+    T* strip_data = scratch_.template take<T>(plan.part_size());
     T* positives = scratch_.template take<T>(plan.rows);
     T* best_of_column = scratch_.template take<T>(padded_cols);
-    Candidates* parts = scratch_.template take<Candidates>(plan.chunks() * plan.strip_rows);
+    Candidates* parts = scratch_.template take<Candidates>(plan.slots());
+    Candidates* rows = scratch_.template take<Candidates>(plan.rows);
     logits_.diagonal(positives);
     std::fill(best_of_column, best_of_column + padded_cols, minus_infinity<T>);
 
     ReportCounts<W> counts;
     Candidates all;
-    for (Index index = 0; index < plan.strips(); ++index) {
-      const Strip<T> strip = plan.strip(index, strip_data);
-      parallel_for(plan.chunks(), plan.strip_work(logits_.depth()), [&](Index c) {
+    std::fill(rows, rows + plan.rows, Candidates{});
+    plan.for_parts(strip_data, false, [&](Index /*index*/, const Strip<T>& strip) {
+      strip.for_chunks(plan.part_work(logits_.depth()), [&](Index c) {
         logits_.fill(strip, c);
         T* best = best_of_column + c * plan.chunk;
         for (Index r = 0; r < strip.rows; ++r) {
@@ -60,27 +61,27 @@ class ReportSweep : public HardRowLoss<T> {
             larger(Pack<T>::at(best + l), Pack<T>::at(s + l)).store(best + l);
           Candidates part;
           for (Index l = 0; l < plan.chunk; ++l) part.take(W(s[l]), limit(W(positives[i])));
-          parts[c * plan.strip_rows + r] = part;
+          parts[strip.slot(c, r)] = part;
         }
       });
-      for (Index r = 0; r < strip.rows; ++r) {
-        const Index i = strip.first + r;
-        Candidates row;
-        for (Index c = 0; c < plan.chunks(); ++c) row.add(parts[c * plan.strip_rows + r]);
-        bool first = W(positives[i]) > row.best;
-        if (!own_.empty()) {
-          Candidates own;
-          for (Index m = own_.begin(i); m < own_.end(i); ++m)
-            if (!own_.is_excluded(i, m)) own.take(own_.logit(i, m), limit(own_.positive(i)));
-          first = first && own_.positive(i) > own.best;
-          row.add(own);
-          counts.masked += own_.end(i) - own_.begin(i);
-        }
-        const Index candidates = row.negatives + (decoupled_ ? 0 : 1);
-        if (candidates > 0) counts.log_candidates += targets_.weight(i) * std::log(W(candidates));
-        if (first) ++counts.first_rows;
-        all.add(row);
+      for (Index c = strip.first_chunk(); c < strip.end_chunk(); ++c)
+        for (Index r = 0; r < strip.rows; ++r) rows[strip.first + r].add(parts[strip.slot(c, r)]);
+    });
+    for (Index i = 0; i < plan.rows; ++i) {
+      Candidates row = rows[i];
+      bool first = W(positives[i]) > row.best;
+      if (!own_.empty()) {
+        Candidates own;
+        for (Index m = own_.begin(i); m < own_.end(i); ++m)
+          if (!own_.is_excluded(i, m)) own.take(own_.logit(i, m), limit(own_.positive(i)));
+        first = first && own_.positive(i) > own.best;
+        row.add(own);
+        counts.masked += own_.end(i) - own_.begin(i);
       }
+      const Index candidates = row.negatives + (decoupled_ ? 0 : 1);
+      if (candidates > 0) counts.log_candidates += targets_.weight(i) * std::log(W(candidates));
+      if (first) ++counts.first_rows;
+      all.add(row);
     }
     counts.masked += plan.rows * (plan.cols - 1) - all.negatives;
     for (Index j = 0; j < plan.rows; ++j) {

@@ -38,8 +38,9 @@ class AnyRowLoss : public PairLoss<T> {
     const W limit = target_limit<T>(options, q.rows + n.rows) - targets_.largest_shift();
     this->check_limit(function, limit);
     own_.check(function, limit);
-    this->finish(targets_, row_rule(logits_, logits_.plan().without_low_strips(), own_, targets_,
-                                    gradient, this->losses_, scratch_));
+    const StripPlan<T> plan = gradient ? logits_.plan().for_two_uses() : logits_.plan();
+    this->finish(targets_,
+                 row_rule(logits_, plan, own_, targets_, gradient, this->losses_, scratch_));
   }
 
   Own own_{};

@@ -17,35 +17,25 @@
 namespace contrastive::detail {
 
 /// Runs the rule over all strips: returns the loss, each row's unweighted in `losses`, and with
-/// `gradient` hands G to the logits. A strip that `plan` holds in groups is computed twice: for its
-/// sums, and for G.
+/// `gradient` hands G to the logits. A strip of several parts is computed twice: for its sums, and
+/// for G.
 template <class T, class Logits, class Own>
 SoftmaxSums<Wide<T>> row_rule(Logits& logits, const StripPlan<T>& plan, const Own& own,
                               const Targets<T>& targets, bool gradient, Wide<T>* losses,
                               Scratch& scratch) {
   using W = Wide<T>;
-  const double work = plan.strip_work(logits.depth()) / double(plan.groups());
-  T* strip_data = scratch.take<T>(plan.strip_size());
+  const double work = plan.part_work(logits.depth());
+  T* strip_data = scratch.take<T>(plan.part_size());
   T* positives = scratch.take<T>(plan.strip_rows);
   LineSoftmax<W>* rows = scratch.take<LineSoftmax<W>>(plan.strip_rows);
   LineSums<W>* row_sums = scratch.take<LineSums<W>>(plan.strip_rows);
   const T reference = common_reference<T>(logits.bound() + targets.largest_prior());
-  LineSums<T>* sums = scratch.take<LineSums<T>>(plan.group_chunks() * plan.strip_rows);
+  LineSums<T>* sums = scratch.take<LineSums<T>>(plan.slots());  // of a chunk and a row
   SoftmaxSums<W> total;
 
-  // Of a chunk and a row of a strip.
-  const auto sums_of = [&](const Strip<T>& strip, Index c, Index r) -> LineSums<T>& {
-    return sums[(c - strip.origin / plan.chunk) * plan.strip_rows + r];
-  };
-  // f(c) for the chunks of a strip, or of a group.
-  const auto for_chunks = [&](const Strip<T>& strip, const auto& f) {
-    const Index first = strip.origin / plan.chunk;
-    parallel_for((strip.beyond - 1) / plan.chunk - first + 1, work,
-                 [&](Index from_first) { f(first + from_first); });
-  };
   // S, and its exponentials chunk by chunk.
   const auto take_exponentials = [&](const Strip<T>& strip) {
-    for_chunks(strip, [&](Index c) {
+    strip.for_chunks(work, [&](Index c) {
       logits.fill(strip, c);
       const Index begin = c * plan.chunk, end = plan.chunk_end(c);
       for (Index r = 0; r < strip.rows; ++r) {
@@ -55,7 +45,7 @@ SoftmaxSums<Wide<T>> row_rule(Logits& logits, const StripPlan<T>& plan, const Ow
         targets.take_row(plan, i, c, s);
       }
       for (Index r = 0; r < strip.rows; ++r)
-        sums_of(strip, c, r) =
+        sums[strip.slot(c, r)] =
             targets.take_exponentials(plan, strip.first + r, c, strip.at(r, begin), reference);
     });
   };
@@ -67,20 +57,20 @@ SoftmaxSums<Wide<T>> row_rule(Logits& logits, const StripPlan<T>& plan, const Ow
   };
 
   for (Index index = 0; index < plan.strips(); ++index) {
-    const Strip<T> first_group = plan.strip(index, strip_data);
-    for (Index r = 0; r < first_group.rows; ++r) row_sums[r] = {};
-    for (Index group = 0; group < plan.groups(); ++group) {
-      const Strip<T> strip = plan.strip(index, strip_data, group);
+    const Index first = index * plan.strip_rows;
+    const Index strip_rows = (std::min)(plan.strip_rows, plan.rows - first);
+    for (Index r = 0; r < strip_rows; ++r) row_sums[r] = {};
+    plan.for_parts_of(index, strip_data, [&](const Strip<T>& strip) {
       take_exponentials(strip);
       parallel_for(strip.rows, work, [&](Index r) {
-        for (Index c = strip.origin / plan.chunk; c * plan.chunk < strip.beyond; ++c)
-          row_sums[r].add(sums_of(strip, c, r));
+        for (Index c = strip.first_chunk(); c < strip.end_chunk(); ++c)
+          row_sums[r].add(sums[strip.slot(c, r)]);
       });
-    }
+    });
 
     // Each row's softmax.
-    parallel_for(first_group.rows, work, [&](Index r) {
-      const Index i = first_group.first + r;
+    parallel_for(strip_rows, work, [&](Index r) {
+      const Index i = first + r;
       LineSums<W> extra;
       if (!own.empty()) {
         extra = own.exponentials(i, targets);
@@ -91,20 +81,20 @@ SoftmaxSums<Wide<T>> row_rule(Logits& logits, const StripPlan<T>& plan, const Ow
       if (!own.empty() && gradient)
         own.differentiate(i, factor(i, r, extra.exponentials), targets.weight(i) * rows[r].share);
     });
-    for (Index r = 0; r < first_group.rows; ++r)
-      total.diagonal -= targets.weight(first_group.first + r) * rows[r].miss;
+    for (Index r = 0; r < strip_rows; ++r)
+      total.diagonal -= targets.weight(first + r) * rows[r].miss;
+    if (!gradient) continue;
 
     // G, and the two products that carry it back.
-    for (Index group = 0; group < plan.groups() && gradient; ++group) {
-      const Strip<T> strip = plan.strip(index, strip_data, group);
-      if (plan.groups() > 1) take_exponentials(strip);
-      for_chunks(strip, [&](Index c) {
+    plan.for_parts_of(index, strip_data, [&](const Strip<T>& strip) {
+      if (plan.parts(index) > 1) take_exponentials(strip);
+      strip.for_chunks(work, [&](Index c) {
         const Index begin = c * plan.chunk, end = plan.chunk_end(c);
         for (Index r = 0; r < strip.rows; ++r) {
           const Index i = strip.first + r;
           const W w = targets.weight(i);
           T* s = strip.at(r, begin);
-          targets.differentiate(plan, i, c, s, T(factor(i, r, sums_of(strip, c, r).exponentials)),
+          targets.differentiate(plan, i, c, s, T(factor(i, r, sums[strip.slot(c, r)].exponentials)),
                                 T(w * rows[r].share));
           if (begin <= i && i < end) s[i - begin] = T(-w * rows[r].miss);
         }
@@ -112,9 +102,8 @@ SoftmaxSums<Wide<T>> row_rule(Logits& logits, const StripPlan<T>& plan, const Ow
       });
       for_row_blocks(strip, work,
                      [&](Index begin, Index end) { logits.set_left(strip, begin, end); });
-    }
-    if (gradient && !own.empty())
-      parallel_for(first_group.rows, work, [&](Index r) { own.backward(first_group.first + r); });
+    });
+    if (!own.empty()) parallel_for(strip_rows, work, [&](Index r) { own.backward(first + r); });
   }
 
   for (Index i = 0; i < plan.rows; ++i) total.loss += targets.weight(i) * losses[i];

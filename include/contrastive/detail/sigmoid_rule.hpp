@@ -53,18 +53,18 @@ Wide<T> sum_log1p(const T* e) {
 template <class T, class Logits>
 SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
                                   const MeanWeights<Wide<T>>& weights, double bias, bool gradient,
-                                  T* strip_data, Wide<T>* losses, Scratch& scratch) {
+                                  Wide<T>* losses, Scratch& scratch) {
   using W = Wide<T>;
   const StripPlan<T>& plan = logits.plan();
-  const double work = plan.strip_work(logits.depth());
-  // Of each chunk and row of a strip.
-  SigmoidSums<W>* parts = scratch.take<SigmoidSums<W>>(plan.chunks() * plan.strip_rows);
+  const double work = plan.part_work(logits.depth());
+  T* strip_data = scratch.take<T>(plan.part_size());
+  SigmoidSums<W>* parts = scratch.take<SigmoidSums<W>>(plan.slots());  // of a chunk and a row
   T* positives = scratch.take<T>(plan.strip_rows);
   SigmoidSums<W> total;
 
-  for (Index index = 0; index < plan.strips(); ++index) {
-    const Strip<T> strip = plan.strip(index, strip_data);
-    parallel_for(plan.chunks(), work, [&](Index c) {
+  for (Index i = 0; i < plan.rows; ++i) losses[i] = 0;
+  plan.for_parts(strip_data, false, [&](Index /*index*/, const Strip<T>& strip) {
+    strip.for_chunks(work, [&](Index c) {
       logits.fill(strip, c);
       const Index begin = c * plan.chunk, end = plan.chunk_end(c);
       for (Index r = 0; r < strip.rows; ++r) {
@@ -90,7 +90,7 @@ SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
           e.store(exponentials + l);
           (sigmoids * T(w)).store(s + l);
         }
-        SigmoidSums<W>& part = parts[c * plan.strip_rows + r];
+        SigmoidSums<W>& part = parts[strip.slot(c, r)];
         part.loss = W(above.sum()) + sum_log1p(exponentials);
         part.d_bias = W(sum.sum());
         if (begin <= i && i < end) {
@@ -103,19 +103,18 @@ SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
       if (gradient) logits.add_right(strip, c);
     });
     for (Index r = 0; r < strip.rows; ++r) {
-      SigmoidSums<W> row;
-      for (Index c = 0; c < plan.chunks(); ++c) {
-        row.loss += parts[c * plan.strip_rows + r].loss;
-        row.d_bias += parts[c * plan.strip_rows + r].d_bias;
+      const Index i = strip.first + r;
+      for (Index c = strip.first_chunk(); c < strip.end_chunk(); ++c) {
+        const SigmoidSums<W>& part = parts[strip.slot(c, r)];
+        losses[i] += part.loss;
+        total.d_bias += weights[i] * part.d_bias;
       }
-      losses[strip.first + r] = row.loss;
-      total.loss += weights[strip.first + r] * row.loss;
-      total.d_bias += weights[strip.first + r] * row.d_bias;
     }
-    if (!gradient) continue;
+    if (!gradient) return;
     for_row_blocks(strip, work,
                    [&](Index first, Index last) { logits.set_left(strip, first, last); });
-  }
+  });
+  for (Index i = 0; i < plan.rows; ++i) total.loss += weights[i] * losses[i];
   return total;
 }
 

@@ -9,10 +9,15 @@
 #include "kernel.hpp"
 #include "threads.hpp"
 
+// How much of a strip is held at a time. A test makes it small.
+#ifndef CONTRASTIVE_PART_BYTES
+#define CONTRASTIVE_PART_BYTES (4 << 20)
+#endif
+
 namespace contrastive::detail {
 
-/// Rows first .. first + rows - 1 of the logits. Chunks of columns follow one another; within a
-/// chunk rows are contiguous.
+/// Rows first .. first + rows - 1 of the logits, all of their columns or some. Chunks of columns
+/// follow one another; within a chunk rows are contiguous.
 template <class T>
 struct Strip {
   static constexpr Index chunk = Kernel<T>::chunk;
@@ -28,6 +33,18 @@ struct Strip {
   [[nodiscard]] Index chunk_size() const { return chunk * capacity; }
   [[nodiscard]] T* at(Index row, Index column) const {
     return data + (column - origin) / chunk * chunk_size() + row * chunk + column % chunk;
+  }
+  [[nodiscard]] Index first_chunk() const { return origin / chunk; }
+  [[nodiscard]] Index end_chunk() const { return (beyond + chunk - 1) / chunk; }
+  /// Where a chunk's part of a row is in a list of such parts.
+  [[nodiscard]] Index slot(Index c, Index row) const {
+    return (c - first_chunk()) * capacity + row;
+  }
+
+  /// f(c) for the chunks that are held, which are independent; see parallel_for().
+  template <class F>
+  void for_chunks(double work, const F& f) const {
+    parallel_for(end_chunk() - first_chunk(), work, [&](Index c) { f(first_chunk() + c); });
   }
 };
 
@@ -49,62 +66,58 @@ T largest_of_chunk(const T* x) {
 
 /// Which strips and chunks a matrix of rows x cols logits is cut into.
 ///
+/// A strip is high enough to reuse operands. Where it takes more than 4 MiB, which stay in a cache,
+/// it is held in parts: some of its chunks at a time, each part in the place of the one before.
+/// Where a part ends does not change a bit of a result.
+///
 /// Of a symmetric matrix each strip has only the chunks from its own rows on: the first of them, as
 /// wide as the strip, hold both an entry and its mirror, the ones beyond stand for their mirrors
-/// too. There a strip is a number of whole chunks high, or a fraction of one.
+/// too. There a strip is a number of whole chunks high.
 template <class T>
 struct StripPlan {
   static constexpr Index chunk = Kernel<T>::chunk;
-  static constexpr Index strip_limit = Index{32} << 20;  // bytes
-  static constexpr Index group_limit = Index{8} << 20;   // bytes
-  static constexpr Index high = 240;                     // rows, enough to reuse operands
-  static constexpr Index low = 32;                       // rows, too few by far
+  static constexpr Index part_limit = CONTRASTIVE_PART_BYTES / Index(sizeof(T));  // entries
+  static constexpr Index high = 240;  // rows, enough to reuse operands
+  static constexpr Index low = 64;    // rows, too few
+
+  /// Columns of G that are multiplied at a time: what of Yn stays in the first-level cache.
+  static constexpr Index block_cols = round_up(256, chunk);
 
   Index rows = 0;
   Index cols = 0;
-  Index strip_rows = 0;  ///< what is high enough to reuse operands, but at most 32 MiB if it can be
+  Index strip_rows = 0;
   bool symmetric = false;
-  Index group = 0;  ///< chunks of a strip that are held at a time, 0 for all
+  Index part_chunks = 1;  ///< chunks of a strip that are held at a time
 
   StripPlan() = default;
   StripPlan(Index row_count, Index col_count) : rows(row_count), cols(col_count) {
-    constexpr Index height = Kernel<T>::height;
-    const Index most = (std::min)((std::max)(fitting_rows() / height * height, height), high);
-    const Index count = (rows + most - 1) / most;
-    strip_rows = round_up((rows + count - 1) / count, height);
+    set_strip_rows(high);
+    set_part_chunks();
   }
-
-  /// For a rule that can compute a strip twice: low strips move gradients and operands through
-  /// memory more often than they use them.
-  [[nodiscard]] StripPlan without_low_strips() const {
-    const Index fitting = fitting_rows();
-    return fitting < low && fitting < rows ? in_groups() : *this;
-  }
-  /// The same in strips that are high, of which a few chunks are held at a time: no more than what
-  /// stays in a cache, and than a strip of this plan.
-  [[nodiscard]] StripPlan in_groups() const {
-    StripPlan plan = *this;
-    plan.strip_rows = (std::min)(high / Kernel<T>::height, (rows - 1) / Kernel<T>::height + 1)
-                      * Kernel<T>::height;
-    const Index size = (std::min)(strip_size(), group_limit / Index(sizeof(T)));
-    plan.group = (std::max)(size / (plan.strip_rows * chunk), Index{1});
-    return plan;
-  }
-  /// Groups of chunks, each of at most group_chunks() chunks.
-  [[nodiscard]] Index groups() const { return (chunks() - 1) / group_chunks() + 1; }
-  [[nodiscard]] Index group_chunks() const { return group > 0 ? group : chunks(); }
 
   static StripPlan of_symmetric(Index n) {
     StripPlan plan;
     plan.rows = plan.cols = n;
     plan.symmetric = true;
-    const Index fitting = plan.fitting_rows();
-    plan.strip_rows = (std::min)((std::max)(fitting, Index{1}), high) / chunk * chunk;
-    if (plan.strip_rows == 0)
-      for (plan.strip_rows = Kernel<T>::height;
-           plan.strip_rows * 2 <= fitting && chunk % (plan.strip_rows * 2) == 0;)
-        plan.strip_rows *= 2;
-    plan.strip_rows = (std::min)(plan.strip_rows, round_up(n, chunk));
+    plan.strip_rows = (std::min)(high / chunk * chunk, round_up(n, chunk));
+    plan.set_part_chunks();
+    return plan;
+  }
+
+  /// The same strips, each held whole.
+  [[nodiscard]] StripPlan whole() const {
+    StripPlan plan = *this;
+    plan.part_chunks = chunks();
+    return plan;
+  }
+  /// For a rule that computes a strip of several parts twice: whole strips, as high as twelve times
+  /// the memory of a part allows. Where it holds few rows, computing twice costs less than strips
+  /// so low, which move gradients and operands through memory more often than they use them.
+  [[nodiscard]] StripPlan for_two_uses() const {
+    const Index fitting = 12 * part_limit / round_up(cols, chunk);
+    if (parts(0) == 1 || fitting < (std::min)(low, strip_rows)) return *this;
+    StripPlan plan = whole();
+    plan.set_strip_rows((std::min)(fitting, high));
     return plan;
   }
 
@@ -115,17 +128,22 @@ struct StripPlan {
     return symmetric ? strip * strip_rows / chunk : 0;
   }
   [[nodiscard]] Index first_beyond(Index strip) const {
-    return symmetric ? (std::min)(((strip + 1) * strip_rows + chunk - 1) / chunk, chunks()) : 0;
+    return symmetric ? (std::min)((strip + 1) * strip_rows / chunk, chunks()) : 0;
   }
-  /// Entries of a strip in memory; no other is larger than the first.
-  [[nodiscard]] Index strip_size(Index strip = 0) const {
-    return strip_rows * chunk * (group > 0 ? group : chunks() - first_chunk(strip));
+  [[nodiscard]] Index parts(Index strip) const {
+    return (chunks() - first_chunk(strip) - 1) / part_chunks + 1;
   }
 
-  /// Entries of all strips together.
+  /// Entries of a part in memory; no other is larger than the first strip's first.
+  [[nodiscard]] Index part_size(Index strip = 0) const { return chunk * slots(strip); }
+  /// Rows of chunks in a part.
+  [[nodiscard]] Index slots(Index strip = 0) const {
+    return strip_rows * (std::min)(part_chunks, chunks() - first_chunk(strip));
+  }
+  /// Entries of all strips together, if they are whole.
   [[nodiscard]] Index size_of_all() const {
     Index size = 0;
-    for (Index index = 0; index < strips(); ++index) size += strip_size(index);
+    for (Index index = 0; index < strips(); ++index) size += part_size(index);
     return size;
   }
   /// Whether the logits of all strips fit so many bytes, not counting what pads strips and chunks.
@@ -134,34 +152,47 @@ struct StripPlan {
     return double(rows) * held * double(sizeof(T)) <= double(budget);
   }
 
-  /// A strip, or a group of its chunks.
-  [[nodiscard]] Strip<T> strip(Index index, T* data, Index group_index = 0) const {
-    const Index first = index * strip_rows;
-    const Index first_held = group > 0 ? group_index * group : first_chunk(index);
-    const Index beyond = (std::min)((first_held + group_chunks()) * chunk, cols);
-    return {data,  first, (std::min)(strip_rows, rows - first), strip_rows, first_held * chunk,
-            beyond};
+  [[nodiscard]] Strip<T> part(Index index, Index part, T* data) const {
+    const Index first = index * strip_rows, first_held = first_chunk(index) + part * part_chunks;
+    return {data,
+            first,
+            (std::min)(strip_rows, rows - first),
+            strip_rows,
+            first_held * chunk,
+            (std::min)((first_held + part_chunks) * chunk, cols)};
   }
-  /// f(index, strip) for all strips, one after another in memory if they are `kept`, else each in
-  /// the place of the one before.
+  /// f(part) for the parts of strip `index`, each in the place of the one before.
   template <class F>
-  void for_strips(T* data, bool kept, const F& f) const {
+  void for_parts_of(Index index, T* data, const F& f) const {
+    for (Index k = 0; k < parts(index); ++k) f(part(index, k, data));
+  }
+  /// f(index, part) for all parts of all strips, and those that are `kept`, which are whole strips,
+  /// one after another in memory.
+  template <class F>
+  void for_parts(T* data, bool kept, const F& f) const {
     for (Index index = 0; index < strips(); ++index) {
-      f(index, strip(index, data));
-      if (kept) data += strip_size(index);
+      for_parts_of(index, data, [&](const Strip<T>& strip) { f(index, strip); });
+      if (kept) data += part_size(index);
     }
   }
   /// One past the last column of a chunk.
   [[nodiscard]] Index chunk_end(Index c) const { return (std::min)((c + 1) * chunk, cols); }
 
-  /// Multiplications of a product over one strip, to decide about threads.
-  [[nodiscard]] double strip_work(Index depth) const {
-    return double(strip_rows) * double(cols) * double(depth);
-  }
+  /// Multiplications of a product over one part, to decide about threads.
+  [[nodiscard]] double part_work(Index depth) const { return double(part_size()) * double(depth); }
 
  private:
-  [[nodiscard]] Index fitting_rows() const {
-    return strip_limit / (round_up(cols, chunk) * Index(sizeof(T)));
+  /// As many strips as there must be for none to be higher than `most`, and all alike.
+  void set_strip_rows(Index most) {
+    constexpr Index height = Kernel<T>::height;
+    most = (std::max)(most / height * height, height);
+    const Index count = (rows + most - 1) / most;
+    strip_rows = round_up((rows + count - 1) / count, height);
+  }
+  /// Whole blocks of columns, so that each entry of a gradient has the same sums for any parts.
+  void set_part_chunks() {
+    constexpr Index block = block_cols / chunk;
+    part_chunks = (std::max)(part_limit / (strip_rows * block_cols), Index{1}) * block;
   }
 };
 

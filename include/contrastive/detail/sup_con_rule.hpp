@@ -88,15 +88,15 @@ class SupConRule {
   SupConRule(const EmbeddingLogits<T>& logits, const Classes<T>& classes, bool gradient,
              Scratch& scratch)
       : logits_(logits),
-        plan_(logits.plan()),
         classes_(classes),
         reference_(common_reference<T>(logits.bound())),
         common_(reference_ != std::numeric_limits<T>::infinity()),
-        work_(plan_.strip_work(logits.depth())),
-        keep_(gradient && plan_.fits(scratch.budget())),
-        data_(scratch.take<T>(keep_ ? plan_.size_of_all() : plan_.strip_size())),
+        keep_(gradient && logits.plan().fits(scratch.budget())),
+        plan_(keep_ ? logits.plan().whole() : logits.plan()),
+        work_(plan_.part_work(logits.depth())),
+        data_(scratch.take<T>(keep_ ? plan_.size_of_all() : plan_.part_size())),
         sums_(scratch.take<Sums<W>>(plan_.rows)),
-        parts_(scratch.take<Sums<T>>(plan_.chunks() * plan_.strip_rows)) {
+        parts_(scratch.take<Sums<T>>(plan_.slots())) {
     const Index padded = plan_.chunks() * chunk;
     for (Factors& side : lines_) {
       side.reference = scratch.take<T>(padded);
@@ -111,10 +111,9 @@ class SupConRule {
   /// The loss, and each row's, unweighted, in `losses`.
   W loss(W* losses) {
     for (Index i = 0; i < plan_.rows; ++i) sums_[i] = {};
-    plan_.for_strips(data_, keep_, [&](Index index, const Strip<T>& strip) {
-      const Index first = plan_.first_chunk(index), beyond = plan_.first_beyond(index);
-      parallel_for(plan_.chunks() - first, work_, [&](Index from_first) {
-        const Index c = first + from_first;
+    plan_.for_parts(data_, keep_, [&](Index index, const Strip<T>& strip) {
+      const Index beyond = plan_.first_beyond(index);
+      strip.for_chunks(work_, [&](Index c) {
         fill(strip, c);
         if (common_)
           sum_block(strip, c, c >= beyond);
@@ -122,8 +121,8 @@ class SupConRule {
           sum_rows_and_columns(strip, c, c >= beyond);
       });
       parallel_for(strip.rows, work_, [&](Index r) {
-        for (Index c = first; c < plan_.chunks(); ++c)
-          sums_[strip.first + r].add(parts_[c * plan_.strip_rows + r]);
+        for (Index c = strip.first_chunk(); c < strip.end_chunk(); ++c)
+          sums_[strip.first + r].add(parts_[strip.slot(c, r)]);
       });
     });
     W loss = 0;
@@ -136,10 +135,9 @@ class SupConRule {
 
   /// Hands H to the logits; after loss().
   void gradient() {
-    plan_.for_strips(data_, keep_, [&](Index index, const Strip<T>& strip) {
-      const Index first = plan_.first_chunk(index), beyond = plan_.first_beyond(index);
-      parallel_for(plan_.chunks() - first, work_, [&](Index from_first) {
-        const Index c = first + from_first;
+    plan_.for_parts(data_, keep_, [&](Index index, const Strip<T>& strip) {
+      const Index beyond = plan_.first_beyond(index);
+      strip.for_chunks(work_, [&](Index c) {
         if (!keep_) {
           fill(strip, c);
           if (common_) take_exponentials(strip, c);
@@ -214,7 +212,7 @@ class SupConRule {
         total_sum += total;
       }
       totals.end_row();
-      parts_[c * plan_.strip_rows + r] = {
+      parts_[strip.slot(c, r)] = {
           {reference_, sum.sum()}, {reference_, positive_sum.sum()}, total_sum.sum()};
     }
     for (Index l = 0; l < plan_.chunk_end(c) - c * chunk && by_columns; ++l)
@@ -275,7 +273,7 @@ class SupConRule {
         total += total_here;
       }
       totals.end_row();
-      parts_[c * plan_.strip_rows + r] = {
+      parts_[strip.slot(c, r)] = {
           {by_row[0], negative.sum()}, {by_row[1], positive.sum()}, total.sum()};
     }
     for (Index l = 0; l < plan_.chunk_end(c) - c * chunk && by_columns; ++l)
@@ -337,15 +335,15 @@ class SupConRule {
   }
 
   const EmbeddingLogits<T>& logits_;
-  const StripPlan<T>& plan_;
   const Classes<T>& classes_;
   T reference_;
   bool common_;
-  double work_;
   bool keep_;
+  StripPlan<T> plan_;
+  double work_;
   T* data_;
   Sums<W>* sums_;     // of each line
-  Sums<T>* parts_;    // of each chunk and row of a strip
+  Sums<T>* parts_;    // of each chunk and row of a part
   Factors lines_[2];  // of negatives and of positives
   T* share_;          // what is taken off a positive's G
 };

@@ -45,27 +45,26 @@ class SymmetricRule {
 
   SymmetricRule(Logits& logits, const Targets<T>& targets, bool gradient, Scratch& scratch)
       : logits_(logits),
-        plan_(logits.plan()),
         targets_(targets),
         smooth_(targets.smooths()),
         common_reference_(common_reference<T>(logits.bound() + targets.largest_prior())),
-        work_(plan_.strip_work(logits.depth())),
-        keep_(gradient && plan_.fits(scratch.budget())),
-        data_(scratch.take<T>(keep_ ? plan_.size_of_all() : plan_.strip_size())),
+        keep_(gradient && logits.plan().fits(scratch.budget())),
+        plan_(keep_ ? logits.plan().whole() : logits.plan()),
+        work_(plan_.part_work(logits.depth())),
+        data_(scratch.take<T>(keep_ ? plan_.size_of_all() : plan_.part_size())),
         block_references_(scratch.take<T>(plan_.chunks() * (keep_ ? plan_.strips() : 1))),
         positives_(scratch.take<T>(plan_.rows)),
         rows_(scratch, plan_.strips() * plan_.strip_rows),
         columns_(plan_.symmetric ? rows_ : Lines(scratch, plan_.cols)),
-        sums_(scratch.take<LineSums<T>>(plan_.chunks() * plan_.strip_rows)) {}
+        sums_(scratch.take<LineSums<T>>(plan_.slots())) {}
 
   /// The loss, and in losses[i] the mean of row i's and column i's, unweighted; where S is
   /// symmetric that of row i.
   SoftmaxSums<W> loss(W* losses) {
     for (Index i = 0; i < plan_.rows; ++i) rows_.sums[i] = columns_.sums[i] = {};
-    plan_.for_strips(data_, keep_, [&](Index index, const Strip<T>& strip) {
-      const Index first = plan_.first_chunk(index), beyond = plan_.first_beyond(index);
-      parallel_for(plan_.chunks() - first, work_, [&](Index from_first) {
-        const Index c = first + from_first;
+    plan_.for_parts(data_, keep_, [&](Index index, const Strip<T>& strip) {
+      const Index beyond = plan_.first_beyond(index);
+      strip.for_chunks(work_, [&](Index c) {
         fill(strip, c);
         T& reference = block_reference(index, c);
         reference = find_reference(strip, c);
@@ -76,7 +75,8 @@ class SymmetricRule {
       });
       parallel_for(strip.rows, work_, [&](Index r) {
         LineSums<W>& all = rows_.sums[strip.first + r];
-        for (Index c = first; c < plan_.chunks(); ++c) all.add(sums_[c * plan_.strip_rows + r]);
+        for (Index c = strip.first_chunk(); c < strip.end_chunk(); ++c)
+          all.add(sums_[strip.slot(c, r)]);
       });
     });
     SoftmaxSums<W> total;
@@ -101,10 +101,9 @@ class SymmetricRule {
 
   /// Hands G, where S is symmetric H, to the logits; after loss().
   void gradient() {
-    plan_.for_strips(data_, keep_, [&](Index index, const Strip<T>& strip) {
-      const Index first = plan_.first_chunk(index), beyond = plan_.first_beyond(index);
-      parallel_for(plan_.chunks() - first, work_, [&](Index from_first) {
-        const Index c = first + from_first;
+    plan_.for_parts(data_, keep_, [&](Index index, const Strip<T>& strip) {
+      const Index beyond = plan_.first_beyond(index);
+      strip.for_chunks(work_, [&](Index c) {
         T& reference = block_reference(index, c);
         if (!keep_) {
           fill(strip, c);
@@ -227,7 +226,7 @@ class SymmetricRule {
         T* s = strip.at(r, c * chunk);
         for (Index l = 0; l < chunk && plan_.symmetric; l += Pack<T>::size)
           counts.add(l, is_candidate(Pack<T>::at(s + l)));
-        sums_[c * plan_.strip_rows + r] = targets_.take_totals(plan_, strip.first + r, c, s);
+        sums_[strip.slot(c, r)] = targets_.take_totals(plan_, strip.first + r, c, s);
         for (Index l = 0; l < chunk; l += Pack<T>::size) totals.add(l, Pack<T>::at(s + l));
         targets_.hide(plan_, strip.first + r, c, s);
         totals.end_row();
@@ -248,7 +247,7 @@ class SymmetricRule {
         e.add_to(sums + l);
         sum += e;
       }
-      sums_[c * plan_.strip_rows + r].exponentials = {reference, sum.sum()};
+      sums_[strip.slot(c, r)].exponentials = {reference, sum.sum()};
     }
     for (Index l = 0; l < columns_here; ++l) columns[l].exponentials.add(W(reference), W(sums[l]));
   }
@@ -296,7 +295,7 @@ class SymmetricRule {
         }
         totals.end_row();
         counts.end_row();
-        sums_[c * plan_.strip_rows + r] = {{reference, sum.sum()}, total.sum(), count.sum()};
+        sums_[strip.slot(c, r)] = {{reference, sum.sum()}, total.sum(), count.sum()};
       }
       LineSums<W>* columns = columns_.sums + c * chunk;
       const Index columns_here = by_columns ? plan_.chunk_end(c) - c * chunk : 0;
@@ -367,18 +366,18 @@ class SymmetricRule {
   }
 
   Logits& logits_;
-  const StripPlan<T>& plan_;
   const Targets<T>& targets_;
   bool smooth_;
   T common_reference_;
-  double work_;
   bool keep_;
+  StripPlan<T> plan_;
+  double work_;
   T* data_;
   T* block_references_;
   T* positives_;
   Lines rows_;
   Lines columns_;
-  LineSums<T>* sums_;  // of each chunk and row of a strip
+  LineSums<T>* sums_;  // of each chunk and row of a part
 };
 
 }  // namespace contrastive::detail

@@ -47,10 +47,10 @@ class UniformityLoss {
     logits_ = EmbeddingLogits<T>::of_itself(centred, {}, Similarity::dot,
                                             2 * static_cast<long double>(t));
     logits_.pack(gradient, scratch_);
-    strip_ = scratch_.template take<T>(logits_.plan().strip_size());
+    strip_ = scratch_.template take<T>(logits_.plan().part_size());
     check_logits(function, logits_, largest_logit<T>(1), strip_);
     row_sums_ = scratch_.template take<W>(z.rows);
-    parts_ = scratch_.template take<T>(logits_.plan().chunks() * logits_.plan().strip_rows);
+    parts_ = scratch_.template take<T>(logits_.plan().slots());
     // -e_ij <= t (|delta_i| + |delta_j|)^2 <= 4 t |delta|^2, which is twice the bound of logits.
     if (!(2 * logits_.bound() <= W(exponential_range<T>()))) reference_ = largest();
     sweep(gradient);
@@ -132,17 +132,14 @@ class UniformityLoss {
   [[nodiscard]] T largest() const {
     const StripPlan<T>& plan = logits_.plan();
     T all = minus_infinity<T>;
-    plan.for_strips(strip_, false, [&](Index index, const Strip<T>& strip) {
-      const Index first = plan.first_chunk(index);
-      parallel_for(plan.chunks() - first, plan.strip_work(logits_.depth()), [&](Index from_first) {
-        const Index c = first + from_first;
+    plan.for_parts(strip_, false, [&](Index /*index*/, const Strip<T>& strip) {
+      strip.for_chunks(plan.part_work(logits_.depth()), [&](Index c) {
         fill(strip, c);
         for (Index r = 0; r < strip.rows; ++r)
-          parts_[c * plan.strip_rows + r] = largest_of_chunk(strip.at(r, c * plan.chunk));
+          parts_[strip.slot(c, r)] = largest_of_chunk(strip.at(r, c * plan.chunk));
       });
-      for (Index c = first; c < plan.chunks(); ++c)
-        for (Index r = 0; r < strip.rows; ++r)
-          all = (std::max)(all, parts_[c * plan.strip_rows + r]);
+      for (Index c = strip.first_chunk(); c < strip.end_chunk(); ++c)
+        for (Index r = 0; r < strip.rows; ++r) all = (std::max)(all, parts_[strip.slot(c, r)]);
     });
     return all;
   }
@@ -150,12 +147,11 @@ class UniformityLoss {
   /// Sums by rows, and by the symmetry of e_ij by columns; with `gradient` the products.
   void sweep(bool gradient) {
     const StripPlan<T>& plan = logits_.plan();
-    const double work = plan.strip_work(logits_.depth());
+    const double work = plan.part_work(logits_.depth());
     for (Index i = 0; i < plan.rows; ++i) row_sums_[i] = 0;
-    plan.for_strips(strip_, false, [&](Index index, const Strip<T>& strip) {
-      const Index first = plan.first_chunk(index), beyond = plan.first_beyond(index);
-      parallel_for(plan.chunks() - first, work, [&](Index from_first) {
-        const Index c = first + from_first;
+    plan.for_parts(strip_, false, [&](Index index, const Strip<T>& strip) {
+      const Index beyond = plan.first_beyond(index);
+      strip.for_chunks(work, [&](Index c) {
         fill(strip, c);
         alignas(64) T columns[std::size_t(Kernel<T>::chunk)] = {};
         for (Index r = 0; r < strip.rows; ++r) {
@@ -167,7 +163,7 @@ class UniformityLoss {
             e.add_to(columns + l);
             sum += e;
           }
-          parts_[c * plan.strip_rows + r] = sum.sum();
+          parts_[strip.slot(c, r)] = sum.sum();
         }
         if (c < beyond) return;
         for (Index j = c * plan.chunk; j < plan.chunk_end(c); ++j)
@@ -175,8 +171,8 @@ class UniformityLoss {
         if (gradient) logits_.add_right(strip, c);
       });
       for (Index r = 0; r < strip.rows; ++r)
-        for (Index c = first; c < plan.chunks(); ++c)
-          row_sums_[strip.first + r] += W(parts_[c * plan.strip_rows + r]);
+        for (Index c = strip.first_chunk(); c < strip.end_chunk(); ++c)
+          row_sums_[strip.first + r] += W(parts_[strip.slot(c, r)]);
       if (gradient)
         for_row_blocks(strip, work,
                        [&](Index begin, Index end) { logits_.set_left(strip, begin, end); });
@@ -193,7 +189,7 @@ class UniformityLoss {
   T* offsets_ = nullptr;  // t |delta_j|^2
   Exclusions itself_{{}, {}, {}, rows_.count(), scratch_};
   T reference_ = 0;
-  T* parts_ = nullptr;     // of each chunk and row of a strip
+  T* parts_ = nullptr;     // of each chunk and row of a part
   W* row_sums_ = nullptr;  // sum_j exp(e_ij - reference)
   W sum_ = 0;              // Z e^-reference
 };
