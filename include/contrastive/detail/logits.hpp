@@ -171,7 +171,7 @@ class EmbeddingLogits {
   void for_panels(const F& f) const {
     using K = Kernel<T>;
     for (Index panel = 0; panel < x_.panels(); ++panel)
-      if (K::narrow == K::width || x_.panel_width(panel) == K::width)
+      if (x_.is_wide(panel))
         f(panel, std::integral_constant<Index, K::width>{});
       else
         f(panel, std::integral_constant<Index, K::narrow>{});

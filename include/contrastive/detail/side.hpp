@@ -114,6 +114,9 @@ class Side {
   [[nodiscard]] Index panel_width(Index panel) const {
     return (std::min)(width, padded_d_ - panel * width);
   }
+  [[nodiscard]] bool is_wide(Index panel) const {
+    return narrow == width || panel_width(panel) == width;
+  }
   /// Columns that are in panels of full width.
   [[nodiscard]] Index wide_d() const { return padded_d_ % width == 0 ? d_ : padded_d_ - narrow; }
   [[nodiscard]] const T* natural(Index panel, Index i) const { return natural_ + place(panel, i); }
@@ -122,8 +125,10 @@ class Side {
   /// f(l) for the entries of a row of a panel.
   template <class F>
   CONTRASTIVE_INLINE void for_entries(Index panel, const F& f) const {
-    for (Index begin = 0; begin < panel_width(panel); begin += narrow)
-      for (Index l = begin; l < begin + narrow; ++l) f(l);
+    if (is_wide(panel))
+      for (Index l = 0; l < width; ++l) f(l);
+    else
+      for (Index l = 0; l < narrow; ++l) f(l);
   }
 
   /// dxn_i += sign multiples[i] xn_i
@@ -186,15 +191,24 @@ class Side {
     if (middle < end) f(more, middle - x_.rows, middle - i, end - middle);
   }
 
+  /// The rows of a tile where they are, `step` apart, if the matrix has their entries side by side
+  /// as a tile does; else null.
+  template <class V>
+  V* in_place(const View<V>& x, const View<V>& more, Index i, Index panel, Index& step) const {
+    const bool in_x = (std::min)(i + width, n_) <= x_.rows;
+    const View<V>& part = in_x ? x : more;
+    if ((!in_x && i < x_.rows) || part.col_stride != 1 || panel * width + panel_width(panel) > d_)
+      return nullptr;
+    step = part.row_stride;
+    return &part(in_x ? i : i - x_.rows, panel * width);
+  }
+
   /// Rows i .. i + width - 1 and columns of one panel of x; padding is zero.
   void load_tile(Index i, Index panel, T* tile) const {
     const Index k = panel * width, step = panel_width(panel), cols = (std::min)(step, d_ - k);
     if (i + width > n_ || cols < step) std::fill(tile, tile + width * step, T(0));
     for_parts(x_, more_, i, [&](const View<const T>& x, Index first, Index r, Index rows) {
-      if (x.col_stride == 1 && cols == step)
-        for (Index row = 0; row < rows; ++row)
-          std::copy_n(&x(first + row, k), step, tile + (r + row) * step);
-      else if (x.row_stride == 1 && cols == step && rows == width)
+      if (x.row_stride == 1 && cols == step && rows == width)
         K::transpose(step, width, &x(first, k), x.col_stride, tile, step);
       else
         for (Index row = 0; row < rows; ++row)
@@ -206,10 +220,7 @@ class Side {
                   const View<T>& dmore) const {
     const Index k = panel * width, step = panel_width(panel), cols = (std::min)(step, d_ - k);
     for_parts(dx, dmore, i, [&](const View<T>& x, Index first, Index r, Index rows) {
-      if (x.col_stride == 1 && cols == step)
-        for (Index row = 0; row < rows; ++row)
-          std::copy_n(tile + (r + row) * step, step, &x(first + row, k));
-      else if (x.row_stride == 1 && cols == step && rows == width)
+      if (x.row_stride == 1 && cols == step && rows == width)
         K::transpose(width, step, tile, step, &x(first, k), x.col_stride);
       else
         for (Index row = 0; row < rows; ++row)
@@ -223,36 +234,59 @@ class Side {
   }
 
   void pack_tile(Index i, Index panel, W factor) {
-    alignas(64) T tile[std::size_t(width * width)];
+    alignas(64) T loaded[std::size_t(width * width)], scaled[std::size_t(width * width)];
     alignas(64) T spare[std::size_t(width)];
-    load_tile(i, panel, tile);
     const Index at = place(panel, i), step = panel_width(panel);
-    for (Index r = 0; r < (std::min)(width, n_ - i); ++r) {
-      T* natural = natural_ != nullptr ? natural_ + at + r * step : spare;
-      normalise(i + r, panel, factor, tile + r * step, natural);
+    const Index rows = (std::min)(width, n_ - i);
+    Index in_step = step;
+    const T* in = in_place(x_, more_, i, panel, in_step);
+    if (in == nullptr) {
+      load_tile(i, panel, loaded);
+      in = loaded;
     }
+    for (Index r = 0; r < rows; ++r) {
+      T* natural = natural_ != nullptr ? natural_ + at + r * step : spare;
+      normalise(i + r, panel, factor, in + r * in_step, scaled + r * step, natural);
+    }
+    if (operand_ == nullptr) return;
+    std::fill(scaled + rows * step, scaled + width * step, T(0));
     if (is_right())
-      K::transpose(width, step, tile, step, operand_ + i * padded_d_ + panel * width * width,
+      K::transpose(width, step, scaled, step, operand_ + i * padded_d_ + panel * width * width,
                    width);
-    else if (operand_ != nullptr)
-      std::copy_n(tile, width * step, operand_ + at);
+    else
+      std::copy_n(scaled, width * step, operand_ + at);
   }
 
-  /// Part of a row of x becomes that of factor * xn; xn goes to `natural`.
-  void normalise(Index i, Index panel, W factor, T* __restrict x, T* __restrict natural) const {
+  /// Part of a row of x as that of factor * xn, and of xn, which goes to `natural`.
+  void normalise(Index i, Index panel, W factor, const T* x, T* scaled, T* natural) const {
     const Norm<W> norm = similarity_ == Similarity::cosine ? norms_[i] : Norm<W>{1, 0};
-    const W inverse = 1 / norm.length;
     const W natural_factor = role_ == Role::both ? factor : W(1);
-    const auto scaled = [&](Index l, W unit) {
-      natural[l] = T(unit * natural_factor);
-      x[l] = T(unit * factor);
-    };
     if (norm.exponent != 0)
-      for_entries(panel, [&](Index l) { scaled(l, norm.divide(W(x[l]))); });
-    else if (std::is_same_v<T, W>)
-      for_entries(panel, [&](Index l) { scaled(l, W(x[l]) / norm.length); });
-    else  // as exact, where W is wider than T
-      for_entries(panel, [&](Index l) { scaled(l, W(x[l]) * inverse); });
+      for_entries(panel, [&](Index l) {
+        const W unit = norm.divide(W(x[l]));
+        natural[l] = T(unit * natural_factor);
+        scaled[l] = T(unit * factor);
+      });
+    else if (is_wide(panel))
+      normalise<width>(x, norm.length, factor, natural_factor, scaled, natural);
+    else
+      normalise<narrow>(x, norm.length, factor, natural_factor, scaled, natural);
+  }
+
+  template <Index kCount>
+  static void normalise(const T* __restrict x, W length, W factor, W natural_factor,
+                        T* __restrict scaled, T* __restrict natural) {
+    const W inverse = 1 / length;
+    for (Index l = 0; l < kCount; ++l) {
+      const W unit = over(W(x[l]), length, inverse);
+      natural[l] = T(unit * natural_factor);
+      scaled[l] = T(unit * factor);
+    }
+  }
+
+  /// x / length. Where W is wider than T a product with the inverse is as exact.
+  static CONTRASTIVE_INLINE W over(W x, W length, W inverse) {
+    return std::is_same_v<T, W> ? x / length : x * inverse;
   }
 
   /// radial_i for unpack(), of the rows begin .. end - 1, at most a chunk of them.
@@ -285,27 +319,37 @@ class Side {
   /// One panel's part of the rows i .. i + width - 1 of dx.
   void unpack_tile(Index i, Index panel, W scale, const View<T>& dx, const View<T>& dmore) const {
     alignas(64) T tile[std::size_t(width * width)];
-    const Index step = panel_width(panel);
+    Index step = panel_width(panel);
+    T* const there = in_place(dx, dmore, i, panel, step);
+    T* const out = there != nullptr ? there : tile;
     for (Index r = 0; r < (std::min)(width, n_ - i); ++r)
-      through_norm(i + r, panel, scale, tile + r * step);
-    store_tile(i, panel, tile, dx, dmore);
+      through_norm(i + r, panel, scale, out + r * step);
+    if (there == nullptr) store_tile(i, panel, tile, dx, dmore);
   }
 
   /// Part of a row of dx.
-  void through_norm(Index i, Index panel, W scale, T* __restrict dx) const {
+  void through_norm(Index i, Index panel, W scale, T* dx) const {
     const T* unit = natural(panel, i);
     const T* d_unit = gradient(panel, i);
     const bool cosine = similarity_ == Similarity::cosine;
     const Norm<W> norm = cosine ? norms_[i] : Norm<W>{1, 0};
     const W radial = cosine ? radials_[i] : W(0);
-    const W inverse = 1 / norm.length;
-    const auto tangent = [&](Index l) { return scale * (W(d_unit[l]) - W(unit[l]) * radial); };
     if (norm.exponent != 0)
-      for_entries(panel, [&](Index l) { dx[l] = T(norm.divide(tangent(l))); });
-    else if (std::is_same_v<T, W>)
-      for_entries(panel, [&](Index l) { dx[l] = T(tangent(l) / norm.length); });
+      for_entries(panel, [&](Index l) {
+        dx[l] = T(norm.divide(scale * (W(d_unit[l]) - W(unit[l]) * radial)));
+      });
+    else if (is_wide(panel))
+      through_norm<width>(unit, d_unit, radial, norm.length, scale, dx);
     else
-      for_entries(panel, [&](Index l) { dx[l] = T(tangent(l) * inverse); });
+      through_norm<narrow>(unit, d_unit, radial, norm.length, scale, dx);
+  }
+
+  template <Index kCount>
+  static void through_norm(const T* __restrict unit, const T* __restrict d_unit, W radial, W length,
+                           W scale, T* __restrict dx) {
+    const W inverse = 1 / length;
+    for (Index l = 0; l < kCount; ++l)
+      dx[l] = T(over(scale * (W(d_unit[l]) - W(unit[l]) * radial), length, inverse));
   }
 
   Role role_ = Role::left;
