@@ -104,7 +104,7 @@ TEST_CASE("sizes: so many candidates that strips get lower", "[sizes]") {
   // With ids that leave a query none of the batch's negatives rows do not know of each other: the
   // loss of 210 of them is the mean of that of the first and the last 105, wherever they are cut.
   Random random(17);
-  const Index batch = 210, half = batch / 2, extra = 40000;
+  const Index batch = 210, half = batch / 2, extra = 100000;
   Problem whole = plain_problem(Loss::hard_negative, batch, 4, random, extra);
   whole.query_ids = Ids(static_cast<std::size_t>(batch), 1);
   const auto part = [&](Index first) {
