@@ -4,6 +4,9 @@
 #include <contrastive/contrastive.hpp>
 #include <contrastive/detail/own_negatives.hpp>
 #include <contrastive/detail/row_rule.hpp>
+#include <contrastive/detail/sigmoid_rule.hpp>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -24,17 +27,27 @@ using Entries = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor
 
 template <class T>
 struct Result {
-  Wide<T> loss;
+  Wide<T> loss, d_bias;
   std::vector<Wide<T>> losses;
   Entries<T> dx, dy;
 };
 
-/// InfoNCE by row_rule(), with strips held whole, or in parts of so many blocks of columns.
 template <class T>
-Result<T> row_loss(const Matrix& x, const Matrix& y, long double scale,
-                   const SoftmaxOptions& options, Index blocks) {
+void check_equal(const Result<T>& result, const Result<T>& expected) {
+  CHECK(result.loss == expected.loss);
+  CHECK(result.d_bias == expected.d_bias);
+  CHECK(result.losses == expected.losses);
+  CHECK(result.dx == expected.dx);
+  CHECK(result.dy == expected.dy);
+}
+
+/// A rule: run(logits, plan, losses, scratch) returns loss and d_bias. Strips are held whole, or in
+/// parts of so many blocks of columns.
+template <class T, class Run>
+Result<T> run_rule(const Matrix& x, const Matrix& y, long double scale, Index blocks,
+                   const Run& run) {
   const Entries<T> x_entries = x.cast<T>(), y_entries = y.cast<T>();
-  Result<T> result{0, std::vector<Wide<T>>(static_cast<std::size_t>(x.rows())),
+  Result<T> result{0, 0, std::vector<Wide<T>>(static_cast<std::size_t>(x.rows())),
                    Entries<T>(x.rows(), x.cols()), Entries<T>(y.rows(), y.cols())};
   const auto view = [](auto& entries) {
     return View<std::remove_reference_t<decltype(*entries.data())>>{
@@ -44,19 +57,40 @@ Result<T> row_loss(const Matrix& x, const Matrix& y, long double scale,
   Scratch scratch(workspace);
   EmbeddingLogits<T> logits(view(x_entries), view(y_entries), {}, Similarity::cosine, scale);
   logits.pack(true, scratch);
-  Targets<T> targets(options, logits.scale(), x.rows(), y.rows(), scratch);
-  if (targets.finds_false_negatives()) {
-    std::vector<T> positives(static_cast<std::size_t>(x.rows()));
-    logits.diagonal(positives.data());
-    targets.take_positives(positives.data());
-  }
   StripPlan<T> plan = logits.plan().whole();
   if (blocks > 0) plan.part_chunks = blocks * StripPlan<T>::block_cols / StripPlan<T>::chunk;
-  result.loss =
-      row_rule(logits, plan, NoOwnNegatives<T>(), targets, true, result.losses.data(), scratch)
-          .loss;
+  std::tie(result.loss, result.d_bias) = run(logits, plan, result.losses.data(), scratch);
   logits.unpack(view(result.dx), view(result.dy), {});
   return result;
+}
+
+/// InfoNCE.
+template <class T>
+Result<T> row_loss(const Matrix& x, const Matrix& y, long double scale,
+                   const SoftmaxOptions& options, Index blocks) {
+  return run_rule<T>(
+      x, y, scale, blocks, [&](auto& logits, const auto& plan, auto* losses, Scratch& scratch) {
+        Targets<T> targets(options, logits.scale(), x.rows(), y.rows(), scratch);
+        if (targets.finds_false_negatives()) {
+          std::vector<T> positives(static_cast<std::size_t>(x.rows()));
+          logits.diagonal(positives.data());
+          targets.take_positives(positives.data());
+        }
+        const auto sums =
+            row_rule(logits, plan, NoOwnNegatives<T>(), targets, true, losses, scratch);
+        return std::pair(sums.loss, Wide<T>(0));
+      });
+}
+
+template <class T>
+Result<T> sigmoid_loss(const Matrix& x, const Matrix& y, long double scale, Index blocks) {
+  return run_rule<T>(
+      x, y, scale, blocks, [&](auto& logits, const auto& plan, auto* losses, Scratch& scratch) {
+        const Exclusions excluded({}, {}, {}, x.rows(), scratch);
+        const auto sums = sigmoid_rule(logits, plan, excluded, MeanWeights<Wide<T>>({}, x.rows()),
+                                       -1.5, true, losses, scratch);
+        return std::pair(sums.loss, sums.d_bias);
+      });
 }
 
 }  // namespace
@@ -82,13 +116,22 @@ TEMPLATE_TEST_CASE("parts: the bits of whole strips", "[parts]", float, double, 
       const Result<TestType> whole = row_loss<TestType>(x, y, scale, options, 0);
       for (const Index blocks : {1, 2}) {
         CAPTURE(rows, cols, kind, blocks);
-        const Result<TestType> parts = row_loss<TestType>(x, y, scale, options, blocks);
-        CHECK(parts.loss == whole.loss);
-        CHECK(parts.losses == whole.losses);
-        CHECK(parts.dx == whole.dx);
-        CHECK(parts.dy == whole.dy);
+        check_equal(row_loss<TestType>(x, y, scale, options, blocks), whole);
       }
     }
+}
+
+TEMPLATE_TEST_CASE("parts: the bits of whole strips, SigLIP", "[parts]", float, double,
+                   long double) {
+  Random random(302);
+  for (const Index batch : {300, 700, 900}) {
+    const Matrix x = random.normal_matrix(batch, 12), y = random.normal_matrix(batch, 12) + x / 2;
+    const Result<TestType> whole = sigmoid_loss<TestType>(x, y, 10, 0);
+    for (const Index blocks : {1, 2}) {
+      CAPTURE(batch, blocks);
+      check_equal(sigmoid_loss<TestType>(x, y, 10, blocks), whole);
+    }
+  }
 }
 
 TEMPLATE_TEST_CASE("parts: every column is in one part", "[parts]", float, double, long double) {

@@ -64,7 +64,8 @@ class LogitsLoss {
   }
 
   [[nodiscard]] SigmoidSums<W> siglip() {
-    return sigmoid_rule<T>(logits_, excluded_, weights_, bias_, gradient_, losses(), scratch_);
+    return sigmoid_rule(logits_, logits_.plan(), excluded_, weights_, bias_, gradient_, losses(),
+                        scratch_);
   }
 
  private:

@@ -57,8 +57,8 @@ class SigLipLoss : public PairLoss<T> {
     this->check_limit(function, limit);
     const Exclusions excluded(options.query_ids, options.pos_ids, {}, q.rows, this->scratch_);
     const MeanWeights<W> weights(options.weights, q.rows);
-    const SigmoidSums<W> sums = sigmoid_rule<T>(this->logits_, excluded, weights, bias, gradient,
-                                                this->losses_, this->scratch_);
+    const SigmoidSums<W> sums = sigmoid_rule(this->logits_, this->logits_.plan(), excluded, weights,
+                                             bias, gradient, this->losses_, this->scratch_);
     this->loss_ = sums.loss;
     d_bias_ = sums.d_bias;
   }

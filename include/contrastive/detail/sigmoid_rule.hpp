@@ -6,6 +6,7 @@
 #ifndef CONTRASTIVE_DETAIL_SIGMOID_RULE_HPP
 #define CONTRASTIVE_DETAIL_SIGMOID_RULE_HPP
 
+#include <algorithm>
 #include <cmath>
 
 #include "logits.hpp"
@@ -51,18 +52,17 @@ Wide<T> sum_log1p(const T* e) {
 /// Runs the rule over all strips: returns the sums, each row's unweighted loss in `losses`, and
 /// with `gradient` hands G to the logits.
 template <class T, class Logits>
-SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
-                                  const MeanWeights<Wide<T>>& weights, double bias, bool gradient,
-                                  Wide<T>* losses, Scratch& scratch) {
+SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const StripPlan<T>& plan,
+                                  const Exclusions& excluded, const MeanWeights<Wide<T>>& weights,
+                                  double bias, bool gradient, Wide<T>* losses, Scratch& scratch) {
   using W = Wide<T>;
-  const StripPlan<T>& plan = logits.plan();
   const double work = plan.part_work(logits.depth());
   T* strip_data = scratch.take<T>(plan.part_size());
   SigmoidSums<W>* parts = scratch.take<SigmoidSums<W>>(plan.slots());  // of a chunk and a row
   T* positives = scratch.take<T>(plan.strip_rows);
-  SigmoidSums<W> total;
+  SigmoidSums<W>* rows = scratch.take<SigmoidSums<W>>(plan.rows);
+  std::fill_n(rows, plan.rows, SigmoidSums<W>{});
 
-  for (Index i = 0; i < plan.rows; ++i) losses[i] = 0;
   plan.for_parts(strip_data, false, [&](Index /*index*/, const Strip<T>& strip) {
     strip.for_chunks(work, [&](Index c) {
       logits.fill(strip, c);
@@ -106,15 +106,20 @@ SigmoidSums<Wide<T>> sigmoid_rule(Logits& logits, const Exclusions& excluded,
       const Index i = strip.first + r;
       for (Index c = strip.first_chunk(); c < strip.end_chunk(); ++c) {
         const SigmoidSums<W>& part = parts[strip.slot(c, r)];
-        losses[i] += part.loss;
-        total.d_bias += weights[i] * part.d_bias;
+        rows[i].loss += part.loss;
+        rows[i].d_bias += part.d_bias;
       }
     }
     if (!gradient) return;
     for_row_blocks(strip, work,
                    [&](Index first, Index last) { logits.set_left(strip, first, last); });
   });
-  for (Index i = 0; i < plan.rows; ++i) total.loss += weights[i] * losses[i];
+  SigmoidSums<W> total;
+  for (Index i = 0; i < plan.rows; ++i) {
+    losses[i] = rows[i].loss;
+    total.loss += weights[i] * rows[i].loss;
+    total.d_bias += weights[i] * rows[i].d_bias;
+  }
   return total;
 }
 
