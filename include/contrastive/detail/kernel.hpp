@@ -28,14 +28,7 @@ struct BlockProduct {
   static constexpr Index width = 2 * P::size;
   // Where a packet is short there is little to save.
   static constexpr Index narrow = P::size * Index(sizeof(T)) >= 32 ? P::size : width;
-  // 2 * height accumulators, two packets of b and one of a fit 16 registers or 32.
-#if defined(EIGEN_VECTORIZE_AVX512)
-  static constexpr Index height = 8;
-#elif defined(EIGEN_VECTORIZE_NEON)
-  static constexpr Index height = 12;
-#else
-  static constexpr Index height = 6;
-#endif
+  static constexpr Index height = rows_in_registers;
 
   template <Index kRowStep, Index kDepthStep, Index kPart, Index kWidth = width>
   CONTRASTIVE_NOINLINE static void product(Index depth, const T* a, Index part_step, const T* b,
@@ -239,8 +232,10 @@ struct SmallKernel {
 ///     height x width   what a block product computes in registers
 ///     chunk            columns of logits that lie together, and whose exponentials are taken while
 ///                      they are hot; a multiple of both
+///     depth            rows of a right operand that stay in the first-level cache
 template <class T>
 struct Kernel : BlockProduct<T, has_packets<T>> {
+  static constexpr Index depth = 256;
   static constexpr Index chunk = 48 % Kernel::width == 0 ? 48 : 64;
   static_assert(chunk % Kernel::width == 0 && chunk % Kernel::height == 0, "blocks tile a chunk");
 };

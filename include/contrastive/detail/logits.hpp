@@ -148,12 +148,10 @@ class EmbeddingLogits {
   [[nodiscard]] W way_back() const { return plan_.symmetric ? std::sqrt(scale_) : scale_; }
 
  private:
-  static constexpr Index depth_block = 256;  // what stays in the first-level cache
-
   /// How many of the columns k and following of Xn a block product takes: not from panels of both
   /// widths.
   [[nodiscard]] Index depth_from(Index k) const {
-    return k < x_.wide_d() ? (std::min)(depth_block, x_.wide_d() - k) : depth() - k;
+    return k < x_.wide_d() ? (std::min)(Index{Kernel<T>::depth}, x_.wide_d() - k) : depth() - k;
   }
   /// Adds the part of so many columns to the logits of a block; the first sets them.
   void add_block(Index i, Index j, Index k, T* s, Index s_stride) const {

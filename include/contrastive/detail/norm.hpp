@@ -36,6 +36,7 @@ inline constexpr Index norm_lanes = 8;
 
 template <class W>
 CONTRASTIVE_INLINE W sum_of_lanes(const W* lanes, Index stride) {
+  static_assert(norm_lanes == 8);
   const auto pair = [&](Index l) { return lanes[l * stride] + lanes[(l + 4) * stride]; };
   return (pair(0) + pair(2)) + (pair(1) + pair(3));
 }

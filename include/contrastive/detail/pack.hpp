@@ -31,6 +31,16 @@ inline constexpr bool use_packets = false;
 inline constexpr bool use_packets = true;
 #endif
 
+/// So many rows of two packets each, as sums, fit the registers of the processor that the program
+/// is compiled for, beside two packets of one operand and one of the other: it has 16 or 32.
+#if defined(EIGEN_VECTORIZE_AVX512)
+inline constexpr Index rows_in_registers = 8;
+#elif defined(EIGEN_VECTORIZE_NEON)
+inline constexpr Index rows_in_registers = 12;
+#else
+inline constexpr Index rows_in_registers = 6;
+#endif
+
 /// Entries that are computed with side by side: a packet of Eigen's, the largest that the program
 /// is compiled for or one of at most 32 bytes, or where there is none a few in a loop.
 enum class PackKind { packet, small_packet, loop };

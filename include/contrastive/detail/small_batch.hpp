@@ -122,7 +122,7 @@ class SmallBatch {
     const W share = 1 / W(n_);
     typename K::Sigmoids sums[std::size_t(largest_batch)];
     for (Index i = 0; i < n_; ++i) {
-      T* row = line(s_, i);
+      T* row = line(i);
       row[i] = -row[i];
       sums[i] = K::sigmoids(row, padded_n_);
     }
@@ -156,8 +156,9 @@ class SmallBatch {
  private:
   static constexpr Index block = (std::max)(K::lanes, K::height);
 
-  [[nodiscard]] T* line(T* lines, Index i) const {
-    T* result = lines + i * padded_n_;
+  /// Row i of S, what pads it at -inf.
+  [[nodiscard]] T* line(Index i) const {
+    T* result = s_ + i * padded_n_;
     std::fill(result + n_, result + padded_n_, minus_infinity<T>);
     return result;
   }
@@ -266,10 +267,10 @@ class SmallBatch {
       for (Index l = 0; l < block; ++l) s[l] = T(W(s[l]) * scale_ + shift);
   }
 
-  /// The diagonal of S, which becomes -inf, as is what pads the rows.
+  /// The diagonal of S, which becomes -inf.
   void take_positives(W* positives) const {
     for (Index i = 0; i < n_; ++i) {
-      T* s = line(s_, i);
+      T* s = line(i);
       positives[i] = W(s[i]);
       s[i] = minus_infinity<T>;
     }

@@ -80,8 +80,8 @@ struct StripPlan {
   static constexpr Index high = 240;  // rows, enough to reuse operands
   static constexpr Index low = 64;    // rows, too few
 
-  /// Columns of G that are multiplied at a time: what of Yn stays in the first-level cache.
-  static constexpr Index block_cols = round_up(256, chunk);
+  /// Columns of G that are multiplied at a time, whole chunks.
+  static constexpr Index block_cols = round_up(Kernel<T>::depth, chunk);
 
   Index rows = 0;
   Index cols = 0;
